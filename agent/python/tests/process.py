@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -111,9 +111,12 @@ def run(
 class Helper:
     """A program in an interpreter of its own, which prints lines and waits for some."""
 
-    def __init__(self, program: str, *arguments: object, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, program: str, *arguments: object, env: dict[str, str] | None = None, within: Sequence[object] = ()
+    ) -> None:
+        #: `within` is a command that executes the one that follows it.
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-c", textwrap.dedent(program), *map(str, arguments)],
+            [*map(str, within), sys.executable, "-u", "-c", textwrap.dedent(program), *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -54,35 +54,28 @@ class Restricted:
             assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()
             time.sleep(0.01)
 
+    @property
+    def within(self) -> list[str | Path]:
+        """The command that executes another where the store is mounted read-only."""
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", READ_ONLY, self.store, self.view]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Variables of programs there."""
+        return {"HOME": str(self.home), "TETRIS_STORE": str(self.view), "PYTHONDONTWRITEBYTECODE": "1"}
+
     def python(self, program: str, *arguments: object, user: int = 0, patch: bool = False) -> Any:
         """Run a program as the user; return what its last line is in JSON."""
         act = [] if user == 0 else ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
         interpreter = [*act, sys.executable, "-c", self.preamble + textwrap.dedent(program), *map(str, arguments)]
         done = subprocess.run(
-            [
-                "unshare",
-                "--mount",
-                "--propagation",
-                "private",
-                "sh",
-                "-c",
-                READ_ONLY,
-                self.store,
-                self.view,
-                *interpreter,
-            ],
+            [*self.within, *interpreter],
             capture_output=True,
             text=True,
             check=False,
             timeout=HANGS_S,
             cwd=self.home,
-            env={
-                **os.environ,
-                "HOME": str(self.home),
-                "TETRIS_STORE": str(self.view),
-                "TETRIS_PATCH": "1" if patch else "0",
-                "PYTHONDONTWRITEBYTECODE": "1",
-            },
+            env={**os.environ, **self.env, "TETRIS_PATCH": "1" if patch else "0"},
         )
         assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.log.read_text()}"
         return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,198 @@
+"""The loader behind `--load-format tetris`."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.config import ModelConfig, VllmConfig
+from vllm.config.load import LoadConfig
+from vllm.model_executor.layers.attention import is_deferred_attention_layer
+from vllm.model_executor.layers.quantization.base_config import QuantizeMethodBase
+from vllm.model_executor.model_loader.base_loader import BaseModelLoader, _has_online_quant
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+from vllm.model_executor.model_loader.utils import process_weights_after_loading
+from vllm.utils.torch_utils import set_default_torch_dtype
+
+import tetris.torch
+from tetris._agent import agent
+from tetris._log import logger
+from tetris._vllm import key, state
+from tetris._vllm.memory import count_shared_pages_once, give_back
+from tetris._vllm.packed import packing
+
+if TYPE_CHECKING:
+    from tetris.torch import Layout
+
+LOAD_FORMAT = "tetris"
+
+
+class TetrisModelLoader(BaseModelLoader):
+    """Loads the weights that an engine runs on from the node's store.
+
+    The first engine of the node loads as vLLM does, and publishes its final weights: fused, cast, repacked. All others
+    map them. Whatever cannot be shared is loaded as vLLM does, and a warning says why.
+
+    `model_loader_extra_config` has `wait_seconds`, the longest wait for another engine that loads the same weights, and
+    what vLLM's own loader takes.
+    """
+
+    def __init__(self, load_config: LoadConfig) -> None:
+        super().__init__(load_config)
+        extra = load_config.model_loader_extra_config
+        if not isinstance(extra, dict):
+            raise ValueError(f"model_loader_extra_config must be a dict, got {type(extra).__name__}")
+        extra = dict(extra)
+        self._wait: float | None = extra.pop("wait_seconds", None)
+        if self._wait is not None and (not isinstance(self._wait, int | float) or self._wait < 0):
+            raise ValueError(f"wait_seconds must be a number of seconds, got {self._wait!r}")
+        self._stock = DefaultModelLoader(
+            dataclasses.replace(load_config, load_format="auto", model_loader_extra_config=extra)
+        )
+
+    def download_model(self, model_config: ModelConfig) -> None:
+        """Download a model, as vLLM does."""
+        self._stock.download_model(model_config)
+
+    def load_weights(self, model: torch.nn.Module, model_config: ModelConfig) -> None:
+        """Load weights into a model that is there: they are this process's own then."""
+        self._stock.load_weights(model, model_config)
+
+    def load_model(self, vllm_config: VllmConfig, model_config: ModelConfig, prefix: str = "") -> torch.nn.Module:
+        """Return a model over weights that the node has once."""
+        reason = _reason_against(vllm_config, model_config, self.load_config)
+        if reason is not None:
+            logger.warning("vLLM's weights are not shared: %s", reason)
+            return self._stock.load_model(vllm_config, model_config, prefix)
+        begun = time.perf_counter()
+        # Before the load, which changes the configuration.
+        conditions = key.conditions(vllm_config, model_config)
+        sources = key.sources(self._stock, model_config)
+        # What vLLM compiles calls other functions than with its own loader, and is cached by the configuration.
+        if isinstance(vllm_config.additional_config, dict):
+            vllm_config.additional_config[LOAD_FORMAT] = f"{key.TRANSFORM} {key.VERSION}"
+        load = _Load(self._stock, vllm_config, model_config, prefix)
+        try:
+            layout = tetris.torch.layout(
+                key.TRANSFORM,
+                load.build,
+                sources=sources,
+                conditions=conditions,
+                version=key.VERSION,
+                wait=self._wait,
+            )
+        except state.UnfitError as error:
+            logger.warning("vLLM's weights are not shared: %s", error)
+            return load.built()
+        try:
+            model = load.attach(layout)
+        except state.UnfitError as error:
+            logger.warning("vLLM's weights are not shared: %s", error)
+            return self._stock.load_model(vllm_config, model_config, prefix)
+        taken = time.perf_counter() - begun
+        logger.info("vLLM's weights are %s: %d tensors in %.2f s", layout.origin, len(layout.tensors), taken)
+        return model
+
+
+class _Load:
+    """One load of a model: by vLLM's own loader, or over weights of a layout."""
+
+    def __init__(
+        self, stock: DefaultModelLoader, vllm_config: VllmConfig, model_config: ModelConfig, prefix: str
+    ) -> None:
+        self._stock = stock
+        self._vllm_config = vllm_config
+        self._model_config = model_config
+        self._prefix = prefix
+        self._built: torch.nn.Module | None = None
+
+    def build(self) -> tuple[dict[str, torch.Tensor], dict[str, bytes]]:
+        """Load as vLLM does; return the state that the model then has."""
+        loader = _Recording(self._stock.load_config)
+        with packing():
+            self._built = loader.load_model(self._vllm_config, self._model_config, self._prefix)
+        if _has_online_quant(self._built):
+            raise state.UnfitError("they are quantized while they are loaded")
+        if hasattr(self._built, "process_weights_after_loading"):
+            raise state.UnfitError(f"{type(self._built).__name__} makes more of its weights than its layers do")
+        return state.read(self._built, loader.before)
+
+    def built(self) -> torch.nn.Module:
+        """Return the model that :meth:`build` has loaded."""
+        assert self._built is not None
+        return self._built
+
+    def attach(self, layout: Layout) -> torch.nn.Module:
+        """Return the model over the tensors of a layout."""
+        if self._built is not None:
+            model, self._built = self._built, None
+            if layout.origin != "private":
+                state.write(model, layout.tensors, layout.attributes)
+                give_back()
+        else:
+            model = self._attached(layout)
+        if layout.origin != "private":
+            count_shared_pages_once()
+        return model
+
+    def _attached(self, layout: Layout) -> torch.nn.Module:
+        device = torch.device(self._vllm_config.device_config.device)
+        with set_default_torch_dtype(self._model_config.dtype):
+            with device:
+                # Its weights are memory that nobody has touched: they take no room.
+                model = self._stock.create_model(self._vllm_config, self._model_config, self._prefix)
+            state.write(model, layout.tensors, layout.attributes)
+            with _processed(model):
+                process_weights_after_loading(model, self._model_config, device)
+        return model.eval()
+
+
+class _Recording(DefaultModelLoader):
+    """vLLM's own loader, which remembers a model as it was before its weights came."""
+
+    before: state.Before
+
+    def create_model(self, vllm_config: VllmConfig, model_config: ModelConfig, prefix: str = "") -> torch.nn.Module:
+        model = super().create_model(vllm_config, model_config, prefix)
+        self.before = state.Before(model)
+        return model
+
+
+@contextmanager
+def _processed(model: torch.nn.Module) -> Iterator[None]:
+    """Have vLLM leave out what its layers make of their weights after loading: that is done."""
+    owners: list[Any] = []
+    for module in model.modules():
+        method = getattr(module, "quant_method", None)
+        if isinstance(method, QuantizeMethodBase):
+            owners.append(method)
+        if is_deferred_attention_layer(module):
+            owners.append(module)
+    for owner in owners:
+        owner.process_weights_after_loading = _nothing
+    try:
+        yield
+    finally:
+        for owner in owners:
+            owner.__dict__.pop("process_weights_after_loading", None)
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+def _reason_against(vllm_config: VllmConfig, model_config: ModelConfig, load_config: LoadConfig) -> str | None:
+    """Return why the weights of an engine cannot be shared, `None` if they can."""
+    found = agent()
+    if found.store is None:
+        return found.unavailable
+    device = torch.device(load_config.device or vllm_config.device_config.device)
+    if device.type != "cpu":
+        return f"they are on the device {device.type!r}, and this loader shares those on the CPU"
+    if model_config is not vllm_config.model_config:
+        return "a draft model is loaded as vLLM does it"
+    return None

@@ -1,0 +1,190 @@
+"""Parts of the loader for vLLM, without vLLM: packed weights, and the state of a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tetris.torch
+import torch
+from process import is_mapped, python
+from tetris._vllm import state
+from tetris._vllm.memory import proportional_bytes
+from tetris._vllm.packed import PackedLinear
+
+DTYPES = (torch.bfloat16, torch.float32)
+
+
+def packed(
+    dtype: torch.dtype = torch.bfloat16, columns: int = 512, rows: int = 256
+) -> tuple[torch.Tensor, PackedLinear]:
+    """A weight, and the function over it."""
+    weight = torch.randn(columns, rows, generator=torch.Generator().manual_seed(3)).to(dtype)
+    made = PackedLinear.of(weight)
+    if made is None:
+        pytest.skip(f"oneDNN packs no {dtype} on this processor")
+    return weight, made
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_attached_bytes_compute_what_the_packed_weight_does(dtype: torch.dtype, rows: int) -> None:
+    weight, made = packed(dtype)
+    attached = PackedLinear.attached(made.content().clone(), made.description())
+    x = torch.randn(rows, weight.shape[1]).to(dtype)
+    bias = torch.randn(weight.shape[0]).to(dtype)
+    for given in (None, bias):
+        assert torch.equal(attached(x, weight, given), made(x, weight, given))
+        expected = torch.nn.functional.linear(x, weight, given)
+        torch.testing.assert_close(attached(x, weight, given), expected, rtol=0.02, atol=0.02)
+
+
+def test_packed_weights_are_objects_that_processes_share(store: Path) -> None:
+    weight, made = packed()
+
+    def build() -> Any:
+        return {"packed": made.content()}, {"description": json.dumps(made.description()).encode()}
+
+    found = tetris.torch.layout("pack", build, sources={"weight": weight})
+    attached = PackedLinear.attached(found.tensors["packed"], json.loads(found.attributes["description"]))
+    assert is_mapped(store, found.tensors["packed"].data_ptr(), found.tensors["packed"].nbytes)
+    x = torch.ones(3, weight.shape[1], dtype=weight.dtype)
+    assert torch.equal(attached(x, weight, None), made(x, weight, None))
+
+
+def test_compiled_code_calls_the_packed_weight() -> None:
+    weight, made = packed()
+    x = torch.randn(5, weight.shape[1]).to(weight.dtype)
+
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return 2 * made(x, weight, None)
+
+    compiled = torch.compile(doubled, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x), doubled(x))
+
+
+def test_descriptions_that_do_not_fit_are_refused() -> None:
+    _, made = packed()
+    content, description = made.content().clone(), made.description()
+    for wrong in ({"form": "00"}, {"form": ""}, {"shape": [512]}, {"shape": [1 << 20, 1 << 20]}):
+        with pytest.raises(ValueError):
+            PackedLinear.attached(content, {**description, **wrong})
+    with pytest.raises(ValueError, match=r"has .* bytes, found"):
+        PackedLinear.attached(content[: content.numel() // 2], description)
+
+
+def test_what_is_no_matrix_of_a_known_type_is_not_packed() -> None:
+    assert PackedLinear.of(torch.zeros(2, 3, 4)) is None
+    assert PackedLinear.of(torch.zeros(4, 4, dtype=torch.int8)) is None
+
+
+class Layer(torch.nn.Module):
+    """A layer as engines have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(8, 4), requires_grad=False)
+        self.scale = torch.nn.Parameter(torch.zeros(8), requires_grad=False)
+        self.register_buffer("table", torch.zeros(3))
+        self.hint = "none"
+
+
+def model() -> torch.nn.Module:
+    """A model of two layers, of which one has its weight by two names."""
+    made = torch.nn.Sequential(Layer(), Layer())
+    made.add_module("head", Layer())
+    made.head.weight = made[0].weight
+    return made
+
+
+def loaded() -> tuple[torch.nn.Module, state.Before]:
+    """A model after loading, which changes what engines change."""
+    made = model()
+    before = state.Before(made)
+    with torch.no_grad():
+        made[0].weight.fill_(1.5)
+        made[1].table.fill_(2.5)
+    made[1].weight = torch.nn.Parameter(torch.empty(0), requires_grad=False)
+    made[1].scale = None
+    made[1].projection = torch.full((2, 2), 3.5)
+    made[1].hint = "vec"
+    made[1].sizes = (1, [2, None], {"type": torch.bfloat16})
+    made[1].cpu_linear = torch.nn.functional.linear
+    return made, before
+
+
+def test_a_state_makes_another_model_the_same() -> None:
+    made, before = loaded()
+    tensors, attributes = state.read(made, before)
+    assert len([name for name in tensors if name.endswith("weight")]) == 2, "a weight by two names is one"
+    other = model()
+    other[0].weight.weight_loader = "kept"
+    state.write(other, tensors, attributes)
+    assert torch.equal(other[0].weight, made[0].weight) and other.head.weight is other[0].weight
+    assert other[0].weight.weight_loader == "kept"
+    assert other[1].weight.numel() == 0 and other[1].scale is None
+    assert torch.equal(other[1].table, made[1].table) and torch.equal(other[1].projection, made[1].projection)
+    assert (other[1].hint, other[1].sizes, other[0].hint) == ("vec", made[1].sizes, "none")
+    assert other[1].cpu_linear is torch.nn.functional.linear
+
+
+def test_a_packed_layer_is_part_of_the_state() -> None:
+    weight, function = packed()
+    made = model()
+    before = state.Before(made)
+    made[1].cpu_linear = function
+    other = model()
+    state.write(other, *state.read(made, before))
+    x = torch.ones(2, weight.shape[1], dtype=weight.dtype)
+    assert torch.equal(other[1].cpu_linear(x, weight, None), function(x, weight, None))
+
+
+def test_state_that_no_other_process_could_read_is_refused() -> None:
+    made = model()
+    before = state.Before(made)
+    made[1].handle = object()
+    with pytest.raises(state.UnfitError, match=r"'1\.handle' to a object"):
+        state.read(made, before)
+    made = model()
+    before = state.Before(made)
+    made.add_module("late", Layer())
+    with pytest.raises(state.UnfitError, match="adds the module 'late'"):
+        state.read(made, before)
+    made = model()
+    before = state.Before(made)
+    del made[1].hint
+    with pytest.raises(state.UnfitError, match="removes 'hint'"):
+        state.read(made, before)
+
+
+def test_the_state_of_another_model_is_refused() -> None:
+    made, before = loaded()
+    tensors, attributes = state.read(made, before)
+    with pytest.raises(state.UnfitError, match="does not fit"):
+        state.write(torch.nn.Sequential(Layer()), tensors, attributes)
+    for wrong in (b"", b"[]", b"{}", b'{"parameters": {"x.y": []}, "buffers": {}, "attributes": {}}'):
+        with pytest.raises(state.UnfitError, match="does not fit"):
+            state.write(model(), tensors, {state.DESCRIPTION: wrong})
+
+
+def test_pages_that_two_processes_map_are_counted_in_halves(store: Path) -> None:
+    weights = torch.ones(32 << 20, dtype=torch.uint8)
+    tetris.torch.layout("count", lambda: {"w": weights}, sources={"w": weights})
+    program = """
+    import json, os, torch, tetris.torch
+    from tetris._vllm.memory import proportional_bytes
+    w = torch.ones(32 << 20, dtype=torch.uint8)
+    # Its own copy goes: what is left is the one of the store.
+    found = tetris.torch.layout("count", lambda: 1 / 0, sources={"w": w}).tensors["w"]
+    del w
+    alone = proportional_bytes(os.getpid())
+    found.sum()
+    print(json.dumps(proportional_bytes(os.getpid()) - alone))
+    """
+    mapped = tetris.torch.layout("count", lambda: {"w": weights}, sources={"w": weights})
+    mapped.tensors["w"].sum()
+    more = python(program)
+    assert 14 << 20 < more < 18 << 20
+    assert proportional_bytes(1 << 30) is None
