@@ -13,7 +13,9 @@ class Injection(object):
     """A finder that calls ``tetris_injection.py`` when a library that loads models is imported for the first time."""
 
     #: ``tetris`` itself, and the libraries that the package patches, as :mod:`tetris._patch` lists them.
-    LIBRARIES = frozenset(("tetris", "ctransformers", "diffusers", "llama_cpp", "safetensors", "torch", "transformers"))
+    LIBRARIES = frozenset(
+        ("tetris", "ctransformers", "diffusers", "llama_cpp", "safetensors", "torch", "transformers", "vllm")
+    )
     #: This module. Python 2 empties a module that nobody refers to.
     module = sys.modules.get(__name__)
 

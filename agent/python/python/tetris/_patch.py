@@ -30,12 +30,13 @@ Occasion = Literal["start-up", "injection", "import", "call"]
 
 
 class Hook(NamedTuple):
-    """A method that copies what a library has loaded, or loads by a path."""
+    """A method that copies what a library has loaded, or loads by a path; or a registry of loaders."""
 
-    #: The module that wraps it.
+    #: The module that wraps it, or registers one.
     module: str
-    cls: str
-    method: str
+    #: Neither for a registry.
+    cls: str | None = None
+    method: str | None = None
 
 
 #: Replaced as soon as they are imported: module, attribute, and where the replacement is.
@@ -54,6 +55,7 @@ HOOKED = {
     "diffusers.models.modeling_utils": Hook("tetris._diffusers", "ModelMixin", "from_pretrained"),
     "llama_cpp._internals": Hook("tetris._gguf", "LlamaModel", "__init__"),
     "ctransformers.llm": Hook("tetris._gguf", "LLM", "__init__"),
+    "vllm.model_executor.model_loader": Hook("tetris._vllm"),
 }
 
 #: The first occasion of the patch in force.

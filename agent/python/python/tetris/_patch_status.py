@@ -110,12 +110,14 @@ def _through() -> dict[str, bool]:
 
 def _hooked() -> dict[str, bool]:
     """Return the methods that copy, by class and name."""
-    classes = {hook: vars(sys.modules[name]).get(hook.cls) for name, hook in HOOKED.items() if name in sys.modules}
-    return {
-        f"{cls.__module__}.{cls.__name__}.{hook.method}": _is_ours(vars(cls).get(hook.method))
-        for hook, cls in classes.items()
-        if isinstance(cls, type)
-    }
+    found = {}
+    for name, hook in HOOKED.items():
+        if name not in sys.modules or hook.cls is None or hook.method is None:
+            continue
+        cls = vars(sys.modules[name]).get(hook.cls)
+        if isinstance(cls, type):
+            found[f"{cls.__module__}.{cls.__name__}.{hook.method}"] = _is_ours(vars(cls).get(hook.method))
+    return found
 
 
 def _is_ours(found: object) -> bool:

@@ -272,6 +272,19 @@ def test_a_model_that_is_changed_has_weights_of_its_own(tmp_path: Path, store: P
             assert engine.line()["tokens"] == stock["tokens"]
 
 
+def test_a_patched_interpreter_knows_the_format_without_the_entry_point(tmp_path: Path, store: Path) -> None:
+    folder = made(tmp_path / "one", layers=2, hidden=512, inner=1024, heads=8)
+    stock = of_stock(folder, EAGER)
+    # As in a pod to which the node gives the package.
+    env = {"TETRIS_PATCH": "1", "VLLM_PLUGINS": "none"}
+    with Helper(PROGRAM, folder, json.dumps({**EAGER, "load_format": "tetris"}), env=env) as engine:
+        assert engine.line()["tokens"] == stock["tokens"]
+        assert mappings(store, engine.pid)
+    # The weights that it runs on, of which those of embeddings are there twice, and not the file's as well.
+    sizes = [path.stat().st_size for path in objects(store)]
+    assert sum(sizes) < 2.4 * sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+
+
 def test_without_a_store_engines_load_as_vllm_does(tmp_path: Path) -> None:
     folder = made(tmp_path / "one", layers=2, hidden=512, inner=1024, heads=8)
     stock = of_stock(folder, EAGER)

@@ -7,7 +7,7 @@ use std::fs::{File, FileTimes};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -21,6 +21,8 @@ const LEN: usize = 4 << 20;
 const FILE: &str = "model.safetensors";
 /// Rounds after the images were made: their number tells them apart from those of an earlier run.
 const LOADS: usize = 2;
+/// The longest wait for a loop device that is still held.
+const DETACHED: Duration = Duration::from_secs(20);
 
 /// Two images that differ in the bytes of a tensor alone.
 #[derive(Debug)]
@@ -68,7 +70,14 @@ impl Images {
     fn mounted(&self, which: usize, on: &Path) -> Result<Mounted> {
         let (image, _) = self.images.get(which).context("there are two")?;
         run(Command::new("losetup").arg("--detach").arg(&self.device))?;
-        run(Command::new("losetup").arg(&self.device).arg(image))?;
+        // The kernel detaches when the daemon has closed the last file of the image that was mounted.
+        let end = Instant::now() + DETACHED;
+        while let Err(error) = run(Command::new("losetup").arg(&self.device).arg(image)) {
+            if Instant::now() > end {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
         let (device, kind) = (Some(self.device.as_str()), Some("squashfs"));
         mount(device, on, kind, MsFlags::MS_RDONLY, None::<&str>).context("mount an image")?;
         Ok(Mounted(on.to_owned()))

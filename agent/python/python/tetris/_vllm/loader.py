@@ -21,14 +21,12 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 import tetris.torch
 from tetris._agent import agent
 from tetris._log import logger
-from tetris._vllm import key, state
+from tetris._vllm import LOAD_FORMAT, key, state
 from tetris._vllm.memory import count_shared_pages_once, give_back
 from tetris._vllm.packed import packing
 
 if TYPE_CHECKING:
     from tetris.torch import Layout
-
-LOAD_FORMAT = "tetris"
 
 
 class TetrisModelLoader(BaseModelLoader):
@@ -113,7 +111,7 @@ class _Load:
     def build(self) -> tuple[dict[str, torch.Tensor], dict[str, bytes]]:
         """Load as vLLM does; return the state that the model then has."""
         loader = _Recording(self._stock.load_config)
-        with packing():
+        with packing(), _files_read_privately():
             self._built = loader.load_model(self._vllm_config, self._model_config, self._prefix)
         if _has_online_quant(self._built):
             raise state.UnfitError("they are quantized while they are loaded")
@@ -160,6 +158,19 @@ class _Recording(DefaultModelLoader):
         model = super().create_model(vllm_config, model_config, prefix)
         self.before = state.Before(model)
         return model
+
+
+@contextmanager
+def _files_read_privately() -> Iterator[None]:
+    """Have vLLM read files by safetensors itself, also where it is patched: the file's tensors are soon of no use."""
+    from vllm.model_executor.model_loader import weight_utils
+
+    patched = weight_utils.safe_open
+    weight_utils.safe_open = getattr(patched, "_tetris_original", patched)
+    try:
+        yield
+    finally:
+        weight_utils.safe_open = patched
 
 
 @contextmanager

@@ -19,6 +19,8 @@ use crate::api::Api;
 const SIZE_MIB: u64 = 128;
 /// Names the program of an earlier version, in which one process was the whole daemon.
 const EARLIER: &str = "TETRIS_ATTACKED";
+/// Names the program of this version as it is shipped, in place of the tests' own build.
+const SHIPPED: &str = "TETRIS_SHIPPED";
 /// User of the process that has the stores.
 const BROKER: u32 = 9460;
 /// The processes of the daemon, and their users.
@@ -84,7 +86,10 @@ impl Processes {
         let all = if let Some(earlier) = earlier {
             vec![start("daemon", &earlier, "run", None)]
         } else {
-            let program = env!("CARGO_BIN_EXE_tetris-attacks-node").into();
+            let program = std::env::var_os(SHIPPED).map_or_else(
+                || env!("CARGO_BIN_EXE_tetris-attacks-node").into(),
+                PathBuf::from,
+            );
             let start = |(name, user): (&'static str, Option<u32>)| {
                 let directory = host.path("run").join(name);
                 fs::create_dir_all(&directory).unwrap();
