@@ -229,7 +229,7 @@ def test_tied_embeddings_stay_so(tmp_path: Path, store: Path) -> None:
 
 def test_compiled_engines_share(tmp_path: Path, store: Path) -> None:
     folder = made(tmp_path / "compiled", layers=2, hidden=512, inner=1024, heads=8)
-    # The compiler of each engine finds nothing of another's.
+    # vLLM caches what it compiles by its configuration, in which the loader leaves its mark.
     stock = of_stock(folder, {})
     for _ in range(2):
         with Helper(PROGRAM, folder, json.dumps({"load_format": "tetris"})) as engine:

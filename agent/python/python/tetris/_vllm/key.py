@@ -64,6 +64,7 @@ def conditions(vllm_config: VllmConfig, model_config: ModelConfig) -> dict[str, 
         "processor": f"{torch.backends.cpu.get_cpu_capability()} {_digest(_processor_flags())}",
         "model": _digest(_model(model_config)),
         "kernels": _digest([_fields(vllm_config.kernel_config), vllm_config.cache_config.cache_dtype]),
+        "lora": repr(vllm_config.lora_config),
         "environment": _digest(environment),
         "place": _place(),
     }

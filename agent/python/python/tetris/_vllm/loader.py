@@ -67,29 +67,24 @@ class TetrisModelLoader(BaseModelLoader):
             logger.warning("vLLM's weights are not shared: %s", reason)
             return self._stock.load_model(vllm_config, model_config, prefix)
         begun = time.perf_counter()
-        # Before the load, which changes the configuration.
-        conditions = key.conditions(vllm_config, model_config)
-        sources = key.sources(self._stock, model_config)
-        # What vLLM compiles calls other functions than with its own loader, and is cached by the configuration.
-        if isinstance(vllm_config.additional_config, dict):
-            vllm_config.additional_config[LOAD_FORMAT] = f"{key.TRANSFORM} {key.VERSION}"
         load = _Load(self._stock, vllm_config, model_config, prefix)
         try:
             layout = tetris.torch.layout(
                 key.TRANSFORM,
                 load.build,
-                sources=sources,
-                conditions=conditions,
+                # Before the load, which changes the configuration.
+                conditions=key.conditions(vllm_config, model_config),
+                sources=key.sources(self._stock, model_config),
                 version=key.VERSION,
                 wait=self._wait,
             )
-        except state.UnfitError as error:
-            logger.warning("vLLM's weights are not shared: %s", error)
-            return load.built()
-        try:
             model = load.attach(layout)
-        except state.UnfitError as error:
-            logger.warning("vLLM's weights are not shared: %s", error)
+        except Exception as error:
+            if error is load.error:
+                raise
+            logger.warning("vLLM's weights are not shared: %s: %s", type(error).__name__, error)
+            if load.built is not None:
+                return load.built
             return self._stock.load_model(vllm_config, model_config, prefix)
         taken = time.perf_counter() - begun
         logger.info("vLLM's weights are %s: %d tensors in %.2f s", layout.origin, len(layout.tensors), taken)
@@ -106,28 +101,34 @@ class _Load:
         self._vllm_config = vllm_config
         self._model_config = model_config
         self._prefix = prefix
-        self._built: torch.nn.Module | None = None
+        #: The model that vLLM has loaded here, until others attach its weights.
+        self.built: torch.nn.Module | None = None
+        #: The reason that vLLM could not load it, which is no matter of the store.
+        self.error: Exception | None = None
+        # What vLLM compiles calls other functions than with its own loader, and is cached by the configuration.
+        if isinstance(vllm_config.additional_config, dict):
+            vllm_config.additional_config[LOAD_FORMAT] = f"{key.TRANSFORM} {key.VERSION}"
 
     def build(self) -> tuple[dict[str, torch.Tensor], dict[str, bytes]]:
         """Load as vLLM does; return the state that the model then has."""
         loader = _Recording(self._stock.load_config)
-        with packing(), _files_read_privately():
-            self._built = loader.load_model(self._vllm_config, self._model_config, self._prefix)
-        if _has_online_quant(self._built):
+        try:
+            with packing(), _files_read_privately():
+                model = loader.load_model(self._vllm_config, self._model_config, self._prefix)
+        except Exception as error:
+            self.error = error
+            raise
+        self.built = model
+        if _has_online_quant(model):
             raise state.UnfitError("they are quantized while they are loaded")
-        if hasattr(self._built, "process_weights_after_loading"):
-            raise state.UnfitError(f"{type(self._built).__name__} makes more of its weights than its layers do")
-        return state.read(self._built, loader.before)
-
-    def built(self) -> torch.nn.Module:
-        """Return the model that :meth:`build` has loaded."""
-        assert self._built is not None
-        return self._built
+        if hasattr(model, "process_weights_after_loading"):
+            raise state.UnfitError(f"{type(model).__name__} makes more of its weights than its layers do")
+        return state.read(model, loader.before)
 
     def attach(self, layout: Layout) -> torch.nn.Module:
         """Return the model over the tensors of a layout."""
-        if self._built is not None:
-            model, self._built = self._built, None
+        if self.built is not None:
+            model, self.built = self.built, None
             if layout.origin != "private":
                 state.write(model, layout.tensors, layout.attributes)
                 give_back()
