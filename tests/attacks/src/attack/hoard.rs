@@ -16,7 +16,7 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
     let size = nix::sys::statvfs::statvfs(&rounds.context.store)?;
     let capacity = size.blocks() * size.fragment_size();
     let mut held: Vec<Model> = Vec::new();
-    rounds.repeat(Duration::from_millis(500), |round, tally| {
+    rounds.repeat(Duration::from_millis(100), |round, tally| {
         let path = rounds.scratch("hoarded");
         model::write(&path, round, MODEL_BYTES)?;
         let model = load(rounds, &path)?;

@@ -216,16 +216,23 @@ fn configure(host: &Host, options: &Options, earlier: bool) -> PathBuf {
         );
         (processes, format!("user = {BROKER}\n"))
     };
+    // An earlier version mounts volumes plainly, and knows no setting for it.
+    let csi: String = options
+        .csi
+        .lines()
+        .filter(|line| !(earlier && line.starts_with("idmap")))
+        .collect::<Vec<_>>()
+        .join("\n");
     let text = format!(
         "interval_secs = 1\n{processes}\
-         [mount]\n{owner}size_bytes = \"{size}MiB\"\nreserve_bytes = \"64MiB\"\npath = \"{stores}\"\n{mount}\n\
+         [mount]\n{owner}size_bytes = {size}\nreserve_bytes = {reserve}\npath = \"{stores}\"\n{mount}\n\
          [csi]\nkubelet_dir = \"{kubelet}\"\n{csi}\n\
          [csi.per_namespace]\npath = \"{stores}/{{namespace}}\"\n",
-        size = options.size_mib.unwrap_or(SIZE_MIB),
+        size = options.size_mib.unwrap_or(SIZE_MIB) << 20,
+        reserve = 64 << 20,
         stores = host.stores().display(),
         kubelet = host.kubelet().display(),
         mount = options.mount,
-        csi = options.csi,
     );
     fs::write(&path, text).unwrap();
     path
