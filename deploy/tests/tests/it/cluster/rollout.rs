@@ -21,8 +21,9 @@ const ROLLOUTS: u32 = 3;
 const MOST: u32 = 60;
 /// Time between the starts of two pods.
 const EVERY: Duration = Duration::from_millis(1_500);
-/// Reasons for private memory that a daemon's absence may give, by their names for programs.
-const ABSENT: [&str; 2] = ["no-daemon", "daemon-silent"];
+/// Reasons for private memory that a daemon's absence may give, by their names for programs. One that ends takes its
+/// socket away, so for a moment nothing says that there ever was one.
+const ABSENT: [&str; 3] = ["no-daemon", "daemon-silent", "read-only"];
 
 #[test]
 fn pods_that_start_during_a_rollout_get_their_models() {
