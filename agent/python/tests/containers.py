@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Mapping
 from itertools import count
@@ -46,21 +47,21 @@ class Image:
     def __init__(self) -> None:
         require_docker()
         self.name = _unique()
-        with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
-            # Two blocks of zeros are an archive without files.
-            archive.write(bytes(1024))
-            archive.flush()
-            self._require("import", archive.name, self.name)
+        with tempfile.NamedTemporaryFile(suffix=".tar") as file:
+            with tarfile.open(fileobj=file, mode="w") as archive:
+                # What is mounted here takes its mode.
+                folder = tarfile.TarInfo("tmp")
+                folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+                archive.addfile(folder)
+            file.flush()
+            done = _docker("import", file.name, self.name)
+        assert done.returncode == 0, done.stderr
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         _docker("rmi", "--force", self.name)
-
-    def _require(self, *arguments: str) -> None:
-        done = _docker(*arguments)
-        assert done.returncode == 0, done.stderr
 
 
 class Pod(Helper):
@@ -88,7 +89,7 @@ class Pod(Helper):
             within=[
                 *("docker", "run", "--interactive", "--rm", "--name", self._name, "--network", "none"),
                 *("--user", f"{USER}:{USER}", "--read-only", "--cap-drop", "ALL"),
-                *("--security-opt", "no-new-privileges", "--tmpfs", "/tmp:exec,mode=1777", "--workdir", "/tmp"),
+                *("--security-opt", "no-new-privileges", "--tmpfs", "/tmp:exec", "--workdir", "/tmp"),
                 *(word for at, path in mounted.items() for word in ("--volume", f"{path}:{at}:ro")),
                 *(word for name, value in variables.items() for word in ("--env", f"{name}={value}")),
                 image.name,
@@ -103,6 +104,13 @@ class Pod(Helper):
     def __exit__(self, *arguments: object) -> None:
         _docker("rm", "--force", self._name)
         super().__exit__(*arguments)
+
+
+def readable(folder: Path) -> Path:
+    """Have every user read a folder: those of pytest, and files of safetensors, are for this user alone."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder
 
 
 def _programs() -> dict[Path, Path]:

@@ -17,7 +17,7 @@ import tetris
 
 pytest.importorskip("vllm")
 
-from containers import VIEW, Image, Pod, require_docker
+from containers import VIEW, Image, Pod, readable, require_docker
 from injected import fill_volume
 from mounts import mounted
 from process import Helper, mappings, objects, smaps
@@ -338,7 +338,7 @@ def test_replicas_in_containers_do_so(model: Path, tmpfs: Path, tmp_path: Path) 
     restricted = Restricted(tmpfs)
 
     def start(program: str, folder: Path, options: str) -> Pod:
-        return Pod(image, restricted.store, program, folder, options, volumes={folder: folder})
+        return Pod(image, restricted.store, program, "/model", options, volumes={Path("/model"): readable(folder)})
 
     try:
         with Image() as image:
@@ -354,7 +354,7 @@ def downloaded(model: Path, cache: Path, name: str) -> Path:
     shutil.copytree(model, entry / "snapshots" / commit)
     (entry / "refs").mkdir()
     (entry / "refs" / "main").write_text(commit)
-    return cache
+    return readable(cache)
 
 
 def give_tokenizer(folder: Path) -> None:
@@ -383,6 +383,7 @@ def test_the_sample_serves_in_containers(tmpfs: Path, tmp_path: Path) -> None:
     nothing.mkdir()
     empty.touch()
     fill_volume(package)
+    readable(package)
     # An image of vLLM has nothing of Tetris, and finds its programs.
     hidden = {path: nothing if path.is_dir() else empty for path in Path(get_path("purelib")).glob("tetris*")}
     env = {"PATH": f"{get_path('scripts')}:/usr/bin:/bin", **{one["name"]: one["value"] for one in server["env"]}}
