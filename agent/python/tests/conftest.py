@@ -12,7 +12,7 @@ import pytest
 import tetris
 
 # Their assertions are to say what they found.
-pytest.register_assert_rewrite("differential", "gpu_mirror", "process", "restricted")
+pytest.register_assert_rewrite("containers", "differential", "gpu_mirror", "process", "restricted")
 
 from gpu_mirror import Mirror
 from mounts import mounted

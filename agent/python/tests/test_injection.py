@@ -17,10 +17,10 @@ from typing import Any
 import model_files
 import pytest
 import tetris
+from injected import SOURCES, fill_volume
 from model_files import floats
 from process import HANGS_S
 
-SOURCES = Path(__file__).parents[1] / "injection"
 #: What a program says of itself: modules that matter, finders that are ours, the module path.
 ABOUT = """
 import json, sys
@@ -55,16 +55,6 @@ class Image:
         """Give it a module."""
         (self.site / f"{name}.py").write_text(text)
 
-    def fill_volume(self) -> None:
-        """Put the package into the volume, as deploy/images/python-package does."""
-        self.volume.mkdir()
-        for source in SOURCES.glob("*.py"):
-            shutil.copy(source, self.volume)
-        libc = tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[1].split(".")))
-        platform = f"manylinux_{libc[0]}_{libc[1]}_{os.uname().machine}"
-        package = self.volume / f"tetris_store-{tetris.__version__}-cp311-abi3-{platform}"
-        shutil.copytree(Path(tetris.__file__).parent, package / "tetris", ignore=shutil.ignore_patterns("bench"))
-
     def run(
         self, program: str, *arguments: object, flags: tuple[str, ...] = (), **env: str
     ) -> subprocess.CompletedProcess[str]:
@@ -87,7 +77,7 @@ class Image:
 def bare(tmp_path: Path) -> Image:
     """An image without libraries, and the volume."""
     image = Image(tmp_path)
-    image.fill_volume()
+    fill_volume(image.volume)
     return image
 
 
@@ -96,7 +86,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Image:
     """An image with the libraries of this interpreter, and the volume."""
     image = Image(tmp_path_factory.mktemp("full"))
     image.link_libraries()
-    image.fill_volume()
+    fill_volume(image.volume)
     return image
 
 

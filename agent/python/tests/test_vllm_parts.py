@@ -169,6 +169,22 @@ def test_the_state_of_another_model_is_refused() -> None:
             state.write(model(), tensors, {state.DESCRIPTION: wrong})
 
 
+def test_a_state_that_does_not_fit_changes_nothing() -> None:
+    made, before = loaded()
+    tensors, attributes = state.read(made, before)
+    description = json.loads(attributes[state.DESCRIPTION])
+    description["attributes"]["no.such.layer"] = {"hint": {"plain": ["value", 1]}}
+    other = model()
+    parameters = {name: (id(one), one.data_ptr()) for name, one in other.named_parameters(remove_duplicate=False)}
+    attributes_before = [dict(vars(module)) for module in other.modules()]
+    with pytest.raises(state.UnfitError, match="does not fit"):
+        state.write(other, tensors, {state.DESCRIPTION: json.dumps(description).encode()})
+    after = {name: (id(one), one.data_ptr()) for name, one in other.named_parameters(remove_duplicate=False)}
+    assert after == parameters
+    assert [dict(vars(module)) for module in other.modules()] == attributes_before
+    assert other[1].table.sum() == 0
+
+
 def test_pages_that_two_processes_map_are_counted_in_halves(store: Path) -> None:
     weights = torch.ones(32 << 20, dtype=torch.uint8)
     tetris.torch.layout("count", lambda: {"w": weights}, sources={"w": weights})

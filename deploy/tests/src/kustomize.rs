@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 19] = [
+pub const RENDERED: [(&str, &str); 20] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
@@ -18,6 +18,7 @@ pub const RENDERED: [(&str, &str); 19] = [
     ("sample-pytorch", "samples/pytorch"),
     ("sample-onnxruntime", "samples/onnxruntime"),
     ("sample-llama-cpp", "samples/llama-cpp"),
+    ("sample-vllm", "samples/vllm"),
     ("sample-scaler", "samples/scaler"),
     ("sample-development", "samples/development"),
     ("cluster-install", "tests/cluster/install"),
@@ -50,10 +51,11 @@ pub const WITH_WEBHOOK: [&str; 3] = ["webhook", "cluster-older", "cluster-webhoo
 pub const WITH_SCALER: [&str; 4] = ["scaler", "extender", "cluster-scaler", "cluster-older"];
 
 /// Those whose pods any namespace may have (Pod Security "restricted").
-pub const RESTRICTED: [&str; 6] = [
+pub const RESTRICTED: [&str; 7] = [
     "sample-pytorch",
     "sample-onnxruntime",
     "sample-llama-cpp",
+    "sample-vllm",
     "sample-scaler",
     "cluster-pods",
     "cluster-function",

@@ -49,6 +49,7 @@ fn parse(objects: &Objects, pods: &Pods<'_>, container: &Value) {
         "/usr/local/bin/tetris" => understood_by_tetris(&command[1..]),
         "python" => understood_by_server(text(&container["image"]), &command),
         "tetris-instance" => understood_by_the_instance(&command[1..]),
+        "vllm" => understood_by_vllm(&command[1..]),
         other => panic!("{}: no definition of `{other}` is known", pods.name()),
     }
 }
@@ -134,4 +135,15 @@ fn understood_by_server(image: &str, command: &[&str]) {
             "{image}: {flag}"
         );
     }
+}
+
+/// vLLM is not here: agent/python/tests/engines/test_vllm.py has its own server parse them. The load format is ours.
+fn understood_by_vllm(arguments: &[&str]) {
+    assert_eq!(arguments[0], "serve");
+    let mut pairs = arguments.windows(2);
+    let format = pairs
+        .find_map(|pair| (pair[0] == "--load-format").then_some(pair[1]))
+        .unwrap();
+    let source = files::read("../agent/python/python/tetris/_vllm/__init__.py");
+    assert!(source.contains(&format!("LOAD_FORMAT = \"{format}\"")));
 }

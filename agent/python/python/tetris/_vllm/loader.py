@@ -83,12 +83,12 @@ class TetrisModelLoader(BaseModelLoader):
             if error is load.error:
                 raise
             logger.warning("vLLM's weights are not shared: %s: %s", type(error).__name__, error)
-            if load.built is not None:
-                return load.built
-            return self._stock.load_model(vllm_config, model_config, prefix)
-        taken = time.perf_counter() - begun
-        logger.info("vLLM's weights are %s: %d tensors in %.2f s", layout.origin, len(layout.tensors), taken)
-        return model
+        else:
+            taken = time.perf_counter() - begun
+            logger.info("vLLM's weights are %s: %d tensors in %.2f s", layout.origin, len(layout.tensors), taken)
+            return model
+        # Here, where the error is gone, and with it what it held of a model.
+        return load.private()
 
 
 class _Load:
@@ -105,6 +105,7 @@ class _Load:
         self.built: torch.nn.Module | None = None
         #: The reason that vLLM could not load it, which is no matter of the store.
         self.error: Exception | None = None
+        self._registered = _Registered(vllm_config)
         # What vLLM compiles calls other functions than with its own loader, and is cached by the configuration.
         if isinstance(vllm_config.additional_config, dict):
             vllm_config.additional_config[LOAD_FORMAT] = f"{key.TRANSFORM} {key.VERSION}"
@@ -128,15 +129,28 @@ class _Load:
     def attach(self, layout: Layout) -> torch.nn.Module:
         """Return the model over the tensors of a layout."""
         if self.built is not None:
-            model, self.built = self.built, None
+            model = self.built
             if layout.origin != "private":
-                state.write(model, layout.tensors, layout.attributes)
+                changes = state.Changes.of(model, layout.tensors, layout.attributes)
+                self.built = None
+                changes.apply()
                 give_back()
         else:
             model = self._attached(layout)
         if layout.origin != "private":
             count_shared_pages_once()
         return model
+
+    def private(self) -> torch.nn.Module:
+        """Return the model that vLLM has loaded here; load it by vLLM's own loader if there is none."""
+        if self.built is not None:
+            return self.built
+        self._registered.restore()
+        # What is left of a model that the layout did not fit.
+        give_back()
+        if isinstance(self._vllm_config.additional_config, dict):
+            self._vllm_config.additional_config.pop(LOAD_FORMAT, None)
+        return self._stock.load_model(self._vllm_config, self._model_config, self._prefix)
 
     def _attached(self, layout: Layout) -> torch.nn.Module:
         device = torch.device(self._vllm_config.device_config.device)
@@ -148,6 +162,23 @@ class _Load:
             with _processed(model):
                 process_weights_after_loading(model, self._model_config, device)
         return model.eval()
+
+
+class _Registered:
+    """The layers that an engine's configuration knows by name. A model adds its own, and none may be there twice."""
+
+    def __init__(self, vllm_config: VllmConfig) -> None:
+        compilation = vllm_config.compilation_config
+        self._layers: dict[str, Any] = compilation.static_forward_context
+        self._experts: list[str] = compilation.static_all_moe_layers
+        self._before = dict(self._layers), list(self._experts)
+
+    def restore(self) -> None:
+        """Forget the layers of models that were made since then."""
+        layers, experts = self._before
+        self._layers.clear()
+        self._layers.update(layers)
+        self._experts[:] = experts
 
 
 class _Recording(DefaultModelLoader):

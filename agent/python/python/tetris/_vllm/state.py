@@ -76,19 +76,70 @@ def write(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor], attribute
     """Put a state into a model: its tensors are then those that are given.
 
     Raises:
-        UnfitError: It is the state of another model.
+        UnfitError: It is the state of another model, and this one is as it was.
     """
-    try:
-        description = json.loads(attributes[DESCRIPTION])
-        modules = dict(model.named_modules(remove_duplicate=False))
-        _put(modules, description["parameters"], "parameter", tensors)
-        _put(modules, description["buffers"], "buffer", tensors)
+    Changes.of(model, tensors, attributes).apply()
+
+
+class Changes:
+    """The changes that put a state into a model. All are known before the first is made."""
+
+    @classmethod
+    def of(
+        cls, model: torch.nn.Module, tensors: Mapping[str, torch.Tensor], attributes: Mapping[str, bytes]
+    ) -> Changes:
+        """Return what puts a state into a model.
+
+        Raises:
+            UnfitError: It is the state of another model.
+        """
+        try:
+            return cls(model, json.loads(attributes[DESCRIPTION]), tensors)
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise UnfitError(f"the recorded state does not fit the model: {type(error).__name__}: {error}") from error
+
+    def __init__(
+        self, model: torch.nn.Module, description: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
+    ) -> None:
+        self._modules = dict(model.named_modules(remove_duplicate=False))
+        #: Parameters that take another memory. They keep what vLLM has attached to them, such as their loaders.
+        self._data: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        #: Modules, and what they are to have by which name.
+        self._values: list[tuple[torch.nn.Module, str, Any]] = []
+        for name, aliases in description["parameters"].items():
+            held = self._parameter(name, tensors[f"parameter:{name}"])
+            self._values += [(*self._owner(each), held) for each in (name, *aliases)]
+        for name, aliases in description["buffers"].items():
+            self._values += [(*self._owner(each), tensors[f"buffer:{name}"]) for each in (name, *aliases)]
         for name, changed in description["attributes"].items():
-            for key, value in changed.items():
-                _set(modules[name], key, _decoded(value, tensors))
-        _remove_others(model, description)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UnfitError(f"the recorded state does not fit the model: {type(error).__name__}: {error}") from error
+            module = self._modules[name]
+            self._values += [(module, key, _decoded(value, tensors)) for key, value in changed.items()]
+        kept = set(description["parameters"]).union(*description["parameters"].values())
+        names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+        #: Those that the loaded model had no more.
+        self._gone = [self._owner(name) for name in names if name not in kept]
+
+    def apply(self) -> None:
+        """Make the changes."""
+        for parameter, tensor in self._data:
+            parameter.data = tensor
+        for module, leaf, value in self._values:
+            _set(module, leaf, value)
+        for module, leaf in self._gone:
+            if isinstance(module._parameters.get(leaf), torch.Tensor):
+                module._parameters[leaf] = None
+
+    def _parameter(self, name: str, tensor: torch.Tensor) -> torch.nn.Parameter:
+        module, leaf = self._owner(name)
+        present = module._parameters.get(leaf)
+        if present is None or present.shape != tensor.shape or present.dtype != tensor.dtype:
+            return torch.nn.Parameter(tensor, requires_grad=False)
+        self._data.append((present, tensor))
+        return present
+
+    def _owner(self, name: str) -> tuple[torch.nn.Module, str]:
+        module, _, leaf = name.rpartition(".")
+        return self._modules[module], leaf
 
 
 def _named(
@@ -107,34 +158,6 @@ def _named(
     return names
 
 
-def _put(
-    modules: Mapping[str, torch.nn.Module],
-    names: Mapping[str, list[str]],
-    kind: str,
-    tensors: Mapping[str, torch.Tensor],
-) -> None:
-    for name, aliases in names.items():
-        tensor = tensors[f"{kind}:{name}"]
-        held: torch.Tensor = tensor
-        if kind == "parameter":
-            module, leaf = _owner(modules, name)
-            present = module._parameters.get(leaf)
-            if present is not None and present.shape == tensor.shape and present.dtype == tensor.dtype:
-                # It keeps what vLLM has attached to it, such as its loader.
-                present.data = tensor
-                held = present
-            else:
-                held = torch.nn.Parameter(tensor, requires_grad=False)
-        for each in (name, *aliases):
-            module, leaf = _owner(modules, each)
-            _set(module, leaf, held)
-
-
-def _owner(modules: Mapping[str, torch.nn.Module], name: str) -> tuple[torch.nn.Module, str]:
-    module, _, leaf = name.rpartition(".")
-    return modules[module], leaf
-
-
 def _set(module: torch.nn.Module, leaf: str, value: Any) -> None:
     """Set an attribute, parameter or buffer, in the place of any other of the name."""
     if isinstance(value, torch.nn.Parameter):
@@ -146,17 +169,6 @@ def _set(module: torch.nn.Module, leaf: str, value: Any) -> None:
     else:
         module._parameters.pop(leaf, None)
         module.__dict__[leaf] = value
-
-
-def _remove_others(model: torch.nn.Module, description: Mapping[str, Any]) -> None:
-    """Set parameters to `None` that the loaded model had no more."""
-    names = description["parameters"]
-    kept = set(names).union(*names.values())
-    modules = dict(model.named_modules(remove_duplicate=False))
-    for name, _ in list(model.named_parameters(remove_duplicate=False)):
-        if name not in kept:
-            module, leaf = _owner(modules, name)
-            module._parameters[leaf] = None
 
 
 def _encoded(name: str, value: Any, tensors: dict[str, torch.Tensor]) -> Any:
