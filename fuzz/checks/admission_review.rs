@@ -27,10 +27,8 @@ pub fn check(input: &[u8]) -> Result<InjectionOutcome, String> {
     };
     let options = Options::default();
     let answered = review(body, scope, &options).map_err(|error| error.to_string())?;
-    let request: Value = serde_json::from_slice(body).expect("an accepted request is JSON");
     let response = &answered.body["response"];
     assert_eq!(response["allowed"], true);
-    assert_eq!(response["uid"], request["request"]["uid"]);
     let warnings = response["warnings"].as_array().cloned().unwrap_or_default();
     assert!(warnings.len() == answered.warnings && warnings.len() <= MAX_WARNINGS);
     for warning in &warnings {
@@ -39,6 +37,11 @@ pub fn check(input: &[u8]) -> Result<InjectionOutcome, String> {
     }
     let injected = answered.outcome == InjectionOutcome::Injected;
     assert_eq!(response.get("patch").is_some(), injected);
+    // Fields that nobody asks for are skipped, and need not be values: numbers without end, text that is no UTF-8.
+    let Ok(request) = serde_json::from_slice::<Value>(body) else {
+        return Ok(answered.outcome);
+    };
+    assert_eq!(response["uid"], request["request"]["uid"]);
     if injected {
         let again = applied(request, &response["patch"]);
         let again = review(&again, scope, &options).expect("the same request, with a pod");

@@ -60,6 +60,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             of(POD, &request(&json!({"spec": []}))),
         ),
         ("valid-update", of(POD, &other)),
+        ("skipped-is-no-text", skipped(&request(&asks(plain())))),
         ("hostile-pod-alone", of(POD, &asks(wishes))),
         ("hostile-version", of(POD, &version)),
         ("hostile-no-request", of(POD, &no_request)),
@@ -74,4 +75,12 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             [of(POD, &request(&plain())), b"{}".to_vec()].concat(),
         ),
     ]
+}
+
+/// A request with a field that nobody asks for, whose text is no UTF-8.
+fn skipped(request: &Value) -> Vec<u8> {
+    let request = request.to_string();
+    let (before, after) = request.split_once("\"request\":{").expect("a request");
+    let field = b"\"request\":{\"skipped\":\"\x97\",";
+    [&[POD], before.as_bytes(), field, after.as_bytes()].concat()
 }
