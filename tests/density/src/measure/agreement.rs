@@ -8,14 +8,15 @@ use crate::report::data::MethodReport;
 /// Describes the first difference in a sentence; `None` if all checksums agree.
 ///
 /// Instances with the same pattern of files must have the same checksum with every method. Workers
-/// with PyTorch compute another checksum, so they are compared only with each other.
+/// with PyTorch compute another checksum, and weights that are cast have one of their own, so each
+/// kind is compared only with itself.
 pub fn disagreement(methods: &[MethodReport], patterns: usize) -> Option<String> {
-    let mut known: BTreeMap<(bool, usize), (&str, Method)> = BTreeMap::new();
+    let mut known: BTreeMap<(bool, bool, usize), (&str, Method)> = BTreeMap::new();
     for report in methods {
         for start in &report.starts {
             let pattern = start.instance % patterns.max(1);
             let (checksum, method) = *known
-                .entry((report.method.needs_python(), pattern))
+                .entry((report.method.needs_python(), report.method.casts(), pattern))
                 .or_insert((&start.checksum, report.method));
             if checksum != start.checksum {
                 return Some(format!(
@@ -77,5 +78,16 @@ mod tests {
             "{wrong}"
         );
         assert!(disagreement(&[private], 1).is_some());
+    }
+
+    #[test]
+    fn cast_weights_are_compared_with_each_other() {
+        let whole = report(Method::TorchSafetensors, &["a"]);
+        let cast = report(Method::TorchCast, &["b"]);
+        let derived = |sum| report(Method::TorchDerived, &[sum]);
+        let agree = [whole.clone(), cast.clone(), derived("b")];
+        assert_eq!(disagreement(&agree, 1), None);
+        let wrong = disagreement(&[whole, cast, derived("a")], 1).unwrap();
+        assert!(wrong.contains("torch-derived"), "{wrong}");
     }
 }

@@ -69,7 +69,9 @@ impl Bench<'_> {
         if !method.uses_store() {
             return Ok(None);
         }
-        let stored = self.workload.stored_bytes();
+        // Cast weights lie beside those of the file until the store needs the room.
+        let cast = u64::from(method.casts()) * self.workload.stored_bytes() / 2;
+        let stored = self.workload.stored_bytes() + cast;
         let mut place = StorePlace::create(self.workdir, stored + stored / 4 + 64 * MIB)?;
         methods::tetris::create_store(place.path())?;
         if method == Method::TetrisBrokered {

@@ -53,6 +53,12 @@ pub enum Method {
     Torch,
     /// Python processes, tetris.torch, own copy of the file each (only on request)
     TorchOwnFile,
+    /// Python processes that each cast float32 weights to bfloat16, own copy of the file each (only
+    /// on request)
+    TorchCast,
+    /// Python processes that share the cast weights as derived tensors, own copy of the file each
+    /// (only on request)
+    TorchDerived,
 }
 
 impl Method {
@@ -84,6 +90,8 @@ impl Method {
             Self::TorchSafetensorsOwnFile => "torch-safetensors-own-file",
             Self::Torch => "torch",
             Self::TorchOwnFile => "torch-own-file",
+            Self::TorchCast => "torch-cast",
+            Self::TorchDerived => "torch-derived",
         }
     }
 
@@ -108,6 +116,12 @@ impl Method {
             Self::TorchOwnFile => {
                 "Python processes, tetris.torch.load_file, own copy of the file each, hashed once by each"
             }
+            Self::TorchCast => {
+                "Python processes, safetensors.torch.load_file, own copy of the file each, float32 cast to bfloat16 by each"
+            }
+            Self::TorchDerived => {
+                "Python processes, tetris.torch.load_file, own copy of the file each, float32 cast to bfloat16 once per node"
+            }
         }
     }
 
@@ -122,6 +136,8 @@ impl Method {
             }
             Self::TorchSafetensors | Self::TorchSafetensorsOwnFile => Loader::TorchSafetensors,
             Self::Torch | Self::TorchOwnFile => Loader::Torch,
+            Self::TorchCast => Loader::TorchCast,
+            Self::TorchDerived => Loader::TorchDerived,
         }
     }
 
@@ -135,17 +151,27 @@ impl Method {
                 | Self::TetrisBrokered
                 | Self::TorchSafetensorsOwnFile
                 | Self::TorchOwnFile
+                | Self::TorchCast
+                | Self::TorchDerived
         )
     }
 
     /// Returns true if it uses the tensor store.
     pub fn uses_store(self) -> bool {
-        matches!(self.loader(), Loader::Tetris | Loader::Torch)
+        matches!(
+            self.loader(),
+            Loader::Tetris | Loader::Torch | Loader::TorchDerived
+        )
     }
 
     /// Returns true if its processes are Python interpreters with PyTorch.
     pub fn needs_python(self) -> bool {
         self.loader().needs_python()
+    }
+
+    /// Returns true if its weights are cast, so that they differ from those of the file.
+    pub fn casts(self) -> bool {
+        matches!(self, Self::TorchCast | Self::TorchDerived)
     }
 
     /// Returns true if the memory for the weights does not grow with the instances.
@@ -155,7 +181,7 @@ impl Method {
 
     /// Returns true if every process holds the weights in private memory (at least at first).
     pub fn is_private(self) -> bool {
-        matches!(self, Self::Private | Self::Ksm)
+        matches!(self, Self::Private | Self::Ksm | Self::TorchCast)
     }
 
     /// Returns true if the kernel can drop the weights and read them again from the file.
@@ -180,12 +206,19 @@ pub enum Loader {
     TorchSafetensors,
     /// A Python process: `tetris.torch.load_file`.
     Torch,
+    /// A Python process: `safetensors.torch.load_file`, and a cast to bfloat16 in private memory.
+    TorchCast,
+    /// A Python process: `tetris.torch.load_file`, and a cast by `tetris.torch.derived`.
+    TorchDerived,
 }
 
 impl Loader {
     /// Returns true if the worker is a Python interpreter.
     pub fn needs_python(self) -> bool {
-        matches!(self, Self::TorchSafetensors | Self::Torch)
+        matches!(
+            self,
+            Self::TorchSafetensors | Self::Torch | Self::TorchCast | Self::TorchDerived
+        )
     }
 }
 
@@ -224,7 +257,7 @@ pub fn load(loader: Loader, files: &[PathBuf], store: Option<&Path>) -> Result<B
         Loader::FileMap => Box::new(file_map::FileMap::load(files)?),
         Loader::Mergeable => Box::new(mergeable::Mergeable::load(files)?),
         Loader::Tetris => tetris::load(files, store)?,
-        Loader::TorchSafetensors | Loader::Torch => {
+        Loader::TorchSafetensors | Loader::Torch | Loader::TorchCast | Loader::TorchDerived => {
             return Err(Error::Usage(
                 "this loader needs a worker with PyTorch".into(),
             ));

@@ -37,10 +37,10 @@ impl Python {
     /// The reason this interpreter cannot use a loader; `None` if it can. Checks once.
     pub fn unavailable(&self, loader: Loader) -> Option<String> {
         match loader {
-            Loader::Torch => self
+            Loader::Torch | Loader::TorchDerived => self
                 .tetris
                 .get_or_init(|| self.cannot_import("torch, tetris.torch")),
-            Loader::TorchSafetensors => self
+            Loader::TorchSafetensors | Loader::TorchCast => self
                 .safetensors
                 .get_or_init(|| self.cannot_import("torch, safetensors.torch")),
             Loader::Heap | Loader::FileMap | Loader::Mergeable | Loader::Tetris => return None,
@@ -53,6 +53,8 @@ impl Python {
         let mut command = self.command(WORKER);
         command.arg(match loader {
             Loader::Torch => "torch",
+            Loader::TorchCast => "torch-cast",
+            Loader::TorchDerived => "torch-derived",
             _ => "torch-safetensors",
         });
         command

@@ -11,14 +11,36 @@ import time
 import torch
 
 LOADER = sys.argv[1]
-if LOADER == "torch":
-    from tetris.torch import load_file
+if LOADER in ("torch", "torch-derived"):
+    from tetris.torch import derived, load_file
 else:
     from safetensors.torch import load_file
 
 PAGE = 4096  # bytes
 # Like the other workers, which make their passes on one core.
 torch.set_num_threads(1)
+
+
+# Below this many bytes each process casts by itself, as Tetris has it for transformers.
+MIN_DERIVED = 64 << 10
+
+
+def cast(tensor):
+    """Casts float32 weights to bfloat16: in private memory, or once per node."""
+    if tensor.dtype != torch.float32:
+        return tensor
+    if LOADER == "torch-cast" or tensor.nbytes // 2 < MIN_DERIVED:
+        return tensor.to(torch.bfloat16)
+    return derived(tensor, "to torch.bfloat16", lambda source: source.to(torch.bfloat16))
+
+
+def weights(file):
+    """Loads a file, and casts its weights if the loader does."""
+    loaded = load_file(file)
+    if LOADER in ("torch", "torch-safetensors"):
+        return loaded
+    # One at a time, so that no process holds both forms of a whole model.
+    return {name: cast(loaded.pop(name)) for name in list(loaded)}
 
 
 def touch(tensors):
@@ -32,7 +54,7 @@ def touch(tensors):
 
 class Model:
     def __init__(self, files):
-        self.files = [load_file(file) for file in files]
+        self.files = [weights(file) for file in files]
         self.vectors = {}
         self.checksum = ""
 

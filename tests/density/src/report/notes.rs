@@ -61,7 +61,7 @@ pub fn of(
             "The torch methods are Python processes that imported PyTorch and their loader before they entered a group or a \
              limit. Their memory has the interpreters in it, which is given beside the table: mean of a group of the same \
              size that loaded a model of one page. Their checksums are sums over the bits of the weights and are compared with \
-             each other; a pass is a matrix-vector product by PyTorch on one core."
+             each other, those of cast weights among themselves; a pass is a matrix-vector product by PyTorch on one core."
                 .to_owned(),
         );
     }

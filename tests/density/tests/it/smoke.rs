@@ -180,7 +180,7 @@ fn html_report_has_its_plots_and_needs_no_other_file() {
 #[test]
 fn python_processes_agree_and_are_skipped_without_pytorch() {
     let workdir = tempfile::tempdir().unwrap();
-    let methods = "torch-safetensors,torch-safetensors-own-file,torch,torch-own-file";
+    let methods = "torch-safetensors,torch-safetensors-own-file,torch,torch-own-file,torch-cast,torch-derived";
     let more = [
         "--workload",
         "replicas",

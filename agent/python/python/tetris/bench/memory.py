@@ -63,6 +63,18 @@ class ProcessMemory:
         return sum((cls.of(pid) for pid in pids), ProcessMemory())
 
 
+def mapped_pages(pid: int, directory: Path) -> int:
+    """Proportional set size of the files below a directory in a process, without pages that it has written to."""
+    size, of_directory = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split(maxsplit=5)
+        if not words[0].endswith(":"):
+            of_directory = len(words) == 6 and words[5].startswith(f"{directory}/")
+        elif of_directory and words[0] in ("Pss:", "Anonymous:"):
+            size += int(words[1]) * (1024 if words[0] == "Pss:" else -1024)
+    return max(0, size)
+
+
 def available() -> int:
     """Memory that the kernel expects to hand out without swapping."""
     return _fields(Path("/proc/meminfo"))["MemAvailable"]

@@ -19,8 +19,8 @@ def small(found: dict[str, Any]) -> str:
     """Small files and modules, and their bars."""
     rows = [(case["name"], time(case["plain_ns"]), time(case["patched_ns"])) for case in found["cases"]]
     lines = ["", f"small files and modules: {found['small_files']} of each", ""]
-    lines += _table([("what", "safetensors, torch", "patched"), *rows])
-    lines += ["", *_table([("bar", "ratio", "measured", "range", "limit", ""), *map(_bar, found["bars"])])]
+    lines += table([("what", "safetensors, torch", "patched"), *rows])
+    lines += ["", *table([("bar", "ratio", "measured", "range", "limit", ""), *map(_bar, found["bars"])])]
     return "\n".join(lines) + "\n"
 
 
@@ -43,10 +43,10 @@ def model(measured: dict[str, Any]) -> str:
     ]
     if first is not None:
         lines.append(f"store: {measured['store_place']}; the first load of all, which publishes, took {time(first)}")
-    lines += ["", *_table([COLUMNS, *(_row(entry, measured["inference"]) for entry in measured["methods"])])]
+    lines += ["", *table([COLUMNS, *(_row(entry, measured["inference"]) for entry in measured["methods"])])]
     lines += [f"  {entry['method']}: {entry['reason']}" for entry in measured["methods"] if entry["reason"]]
     lines += _control(measured["inference"])
-    lines += ["", *_table([("bar", "ratio", "measured", "range", "limit", ""), *map(_bar, measured["bars"])])]
+    lines += ["", *table([("bar", "ratio", "measured", "range", "limit", ""), *map(_bar, measured["bars"])])]
     if measured["disagreement"]:
         lines.append(f"METHODS DISAGREE: {measured['disagreement']}")
     return "\n".join(lines) + "\n"
@@ -89,7 +89,7 @@ def _bar(bar: dict[str, Any]) -> tuple[str, ...]:
     return (bar["name"], bar["formula"], measured, f"{low:.3f} to {high:.3f}", limit, verdict)
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
+def table(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for number, row in enumerate(rows):

@@ -3,8 +3,6 @@
 It imports everything its method needs, says so, and answers one JSON object per line until its input ends.
 """
 
-import json
-import os
 import platform
 import sys
 import time
@@ -17,6 +15,7 @@ import torch
 
 from . import inference, models, sharing
 from .loaders import Loader, installed, vineyard_server
+from .replies import serve
 from .touch import touch
 
 PACKAGES = ("tetris-store", "torch", "safetensors", "transformers", "numpy", "runai-model-streamer", "vineyard")
@@ -111,26 +110,7 @@ class Worker:
 
 def main() -> None:
     """Serves until the input ends."""
-    # Libraries may print; that must not get between the replies.
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def reply(content: dict[str, Any]) -> None:
-        replies.write(json.dumps(content) + "\n")
-        replies.flush()
-
-    try:
-        worker = Worker(*sys.argv[1:4])
-    except Exception as error:
-        reply({"error": f"{type(error).__name__}: {error}"})
-        return
-    reply({"ready": True})
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            reply(getattr(worker, request.pop("do"))(**request))
-        except Exception as error:
-            reply({"error": f"{type(error).__name__}: {error}"})
+    serve(lambda: Worker(*sys.argv[1:4]))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,28 +22,18 @@ class WorkerError(Exception):
     """A worker could not do what it was asked, or died."""
 
 
-class Worker:
-    """A live process that runs :mod:`tetris.bench.worker`."""
+class Asked:
+    """A live process that runs a module of the package, and answers requests (:mod:`tetris.bench.replies`)."""
 
-    def __init__(
-        self,
-        method: str,
-        *,
-        kind: str = "",
-        file: Path | str = "",
-        store: str = "",
-        deadline_s: float,
-        shares_all: bool = True,
-    ):
+    def __init__(self, interpreter: str, module: str, arguments: Sequence[str], env: dict[str, str], deadline_s: float):
         self.deadline_s = deadline_s
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the worker)
-        command = [sys.executable, "-W", "ignore", "-m", "tetris.bench.worker", method, kind, str(file)]
         self._process = subprocess.Popen(
-            command,
+            [interpreter, "-W", "ignore", "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=environment(store, shares_all),
+            env=env,
             start_new_session=True,
         )
         self._received = b""
@@ -111,7 +101,24 @@ class Worker:
         self.close()
 
 
-def close_all(workers: Iterable[Worker]) -> None:
+class Worker(Asked):
+    """A live process that runs :mod:`tetris.bench.worker`."""
+
+    def __init__(
+        self,
+        method: str,
+        *,
+        kind: str = "",
+        file: Path | str = "",
+        store: str = "",
+        deadline_s: float,
+        shares_all: bool = True,
+    ):
+        env = environment(store, shares_all)
+        super().__init__(sys.executable, "tetris.bench.worker", [method, kind, str(file)], env, deadline_s)
+
+
+def close_all(workers: Iterable[Asked]) -> None:
     """Ends several processes, whatever becomes of one of them."""
     for worker in workers:
         worker.close()
