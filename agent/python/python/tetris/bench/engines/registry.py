@@ -15,7 +15,7 @@ class Engine:
     name: str
     """Name on the command line and in every output."""
     description: str
-    """What it runs on."""
+    """Weights that it runs on."""
     modules: tuple[str, ...]
     """Modules that its interpreter must have."""
     packages: tuple[str, ...]

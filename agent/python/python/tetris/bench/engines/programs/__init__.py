@@ -1,1 +1,1 @@
-"""What each engine does in a replica; see :class:`tetris.bench.engines.replica.Program`."""
+"""Programs of the engines in a replica; see :class:`tetris.bench.engines.replica.Program`."""
