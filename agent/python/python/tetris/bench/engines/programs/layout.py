@@ -16,6 +16,7 @@ class Program:
 
     def __init__(self, way: str, empty: Path) -> None:
         self._shares = way == TETRIS
+        self._module: Any = None
         # First calls are no part of a load.
         self.load(empty)
         self.run()
@@ -31,7 +32,7 @@ class Program:
         begin = time.perf_counter()
         weights = _layout(build, file, shape.layers) if self._shares else build()
         module.load_state_dict(weights, assign=True)
-        self._module: Any = module.requires_grad_(False)
+        self._module = module.requires_grad_(False)
         return time.perf_counter() - begin
 
     def weight_bytes(self) -> int:

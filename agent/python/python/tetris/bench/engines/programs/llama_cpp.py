@@ -27,6 +27,7 @@ class Program:
         self._threads = int(os.environ["OMP_NUM_THREADS"])
         if way not in (STOCK, TETRIS):
             self._without_repacking()
+        self._model: Any = None
         # First calls are no part of a load.
         self.load(empty)
         self.run()
@@ -44,7 +45,7 @@ class Program:
         raw.llama_model_default_params = self._library.llama_model_default_params = plain
 
     def load(self, folder: Path) -> float:
-        self._model: Any = None
+        self._model = None
         file = str(folder / GGUF)
         self._bytes = Path(file).stat().st_size
         begin = time.perf_counter()

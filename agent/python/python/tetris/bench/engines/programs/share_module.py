@@ -17,6 +17,7 @@ class Program:
 
     def __init__(self, way: str, empty: Path) -> None:
         self._shares = way == TETRIS
+        self._module: Any = None
         # First calls are no part of a load.
         self.load(empty)
         self.run()
@@ -26,7 +27,7 @@ class Program:
         module = decoder.made(of_folder(folder), fused=False)
         begin = time.perf_counter()
         module.load_state_dict(safetensors.torch.load_file(folder / FILE), assign=True)
-        self._module: Any = module.requires_grad_(False).to(torch.bfloat16)
+        self._module = module.requires_grad_(False).to(torch.bfloat16)
         if self._shares:
             import tetris.torch
 

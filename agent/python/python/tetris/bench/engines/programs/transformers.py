@@ -27,6 +27,7 @@ class Program:
             tetris.patch()
         self._modules_s = 0.0
         self._time_modules(transformers.LlamaForCausalLM)
+        self._model: Any = None
         # First calls are no part of a load.
         self.load(empty)
         self.run()
@@ -45,7 +46,7 @@ class Program:
         model_class.__init__ = timed
 
     def load(self, folder: Path) -> float:
-        self._model: Any = None
+        self._model = None
         self._modules_s = 0.0
         begin = time.perf_counter()
         self._model = transformers.LlamaForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
