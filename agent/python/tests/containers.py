@@ -78,6 +78,7 @@ class Pod(Helper):
         *arguments: object,
         volumes: Mapping[Path, Path] | None = None,
         env: Mapping[str, str] | None = None,
+        shm_bytes: int = 64 << 20,
     ) -> None:
         self._name = _unique()
         mounted = {**_programs(), **(volumes or {}), VIEW: store}
@@ -90,6 +91,7 @@ class Pod(Helper):
                 *("docker", "run", "--interactive", "--rm", "--name", self._name, "--network", "none"),
                 *("--user", f"{USER}:{USER}", "--read-only", "--cap-drop", "ALL"),
                 *("--security-opt", "no-new-privileges", "--tmpfs", "/tmp:exec", "--workdir", "/tmp"),
+                *("--shm-size", str(shm_bytes)),
                 *(word for at, path in mounted.items() for word in ("--volume", f"{path}:{at}:ro")),
                 *(word for name, value in variables.items() for word in ("--env", f"{name}={value}")),
                 image.name,

@@ -129,10 +129,10 @@ class Helper:
         """Its process id."""
         return self.process.pid
 
-    def line(self) -> Any:
+    def line(self, hangs_s: float = HANGS_S) -> Any:
         """Its next line, in JSON. An empty one if it has ended."""
         assert self.process.stdout is not None
-        hangs = threading.Timer(HANGS_S, self.process.kill)
+        hangs = threading.Timer(hangs_s, self.process.kill)
         hangs.start()
         text = self.process.stdout.readline()
         hangs.cancel()

