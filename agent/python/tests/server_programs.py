@@ -275,7 +275,8 @@ class Server(Program):
         self._kind = kind
         command = [part.format(port=self.port, workers=WORKERS) for part in kind.command]
         environment = {name: value.format(port=self.port, workers=WORKERS) for name, value in kind.environment.items()}
-        super().__init__([sys.executable, "-m", *command, *options], store, log, MODEL=model.path, **environment)
+        program = [] if Path(command[0]).is_absolute() else [sys.executable, "-m"]
+        super().__init__([*program, *command, *options], store, log, MODEL=model.path, **environment)
 
     def ask(self, question: Any) -> tuple[int, list[float]] | None:
         """The process that answered and its answer; `None` if nobody did."""
@@ -331,7 +332,7 @@ class Kind(NamedTuple):
     """Commands that serve an example, and a request for it."""
 
     name: str
-    #: Arguments of `python -m`, with places for the port and the workers.
+    #: Arguments of `python -m`, or a program by its absolute path, with places for the port and the workers.
     command: list[str]
     #: The fixture of its model.
     model: str
