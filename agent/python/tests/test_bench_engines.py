@@ -43,9 +43,9 @@ def check(engine: dict[str, Any]) -> None:
     bars = {bar["name"]: bar for bar in engine["bars"]}
     assert set(bars) == {"memory of 2 replicas", "weights in the next replicas", "speed", "outputs"}
     assert bars["outputs"]["met"] is True
-    # Of such a small model the interpreters' private memory hides the share, but not the store's pages.
+    # Of such a small model the interpreters' private memory hides the share, but not the store's pages that they use.
     [group] = engine["ways"][TETRIS]["groups"]
-    assert group["mapped_bytes"] > 0.9 * engine["weight_bytes"]
+    assert group["mapped_bytes"] > 0.5 * engine["weight_bytes"]
     [group] = engine["ways"][STOCK]["groups"]
     assert group["mapped_bytes"] == 0
 
@@ -71,10 +71,10 @@ def test_engines_that_are_not_installed_are_skipped_with_the_reason(tmp_path: Pa
     workdir = tmp_path / "work"
     workdir.mkdir()
     python = without_packages / "bin" / "python"
-    options = ("--engines", "llama-cpp,vllm", "--python", f"vllm={python}", "--python", "llama-cpp=/there/is/none")
-    llama_cpp, vllm = measured(workdir, *options)["engines"]
-    assert (llama_cpp["outcome"], vllm["outcome"]) == ("skipped", "skipped")
-    assert llama_cpp["reason"] == "cannot start /there/is/none: No such file or directory"
+    options = ("--engines", "layout,vllm", "--python", f"vllm={python}", "--python", "layout=/there/is/none")
+    layout, vllm = measured(workdir, *options)["engines"]
+    assert (layout["outcome"], vllm["outcome"]) == ("skipped", "skipped")
+    assert layout["reason"] == "cannot start /there/is/none: No such file or directory"
     assert str(python) in vllm["reason"] and "tetris" in vllm["reason"]
 
 
@@ -96,7 +96,7 @@ def test_help_says_units() -> None:
 
 def test_an_empty_model_differs_in_its_width_alone(tmp_path: Path) -> None:
     shape = Shape.of(2, 256)
-    write("llama", tmp_path / "empty", shape.empty(), 1)
+    write(tmp_path / "empty", shape.empty(), 1)
     found = of_folder(tmp_path / "empty")
     assert (found.layers, found.heads) == (shape.layers, shape.heads) and found.width < shape.width
 
@@ -104,7 +104,7 @@ def test_an_empty_model_differs_in_its_width_alone(tmp_path: Path) -> None:
 def test_models_of_one_seed_are_the_same(tmp_path: Path) -> None:
     contents = []
     for number, seed in enumerate((1, 1, 2)):
-        write("llama", tmp_path / str(number), Shape.of(1, 128), seed)
+        write(tmp_path / str(number), Shape.of(1, 128), seed)
         contents.append((tmp_path / str(number) / "model.safetensors").read_bytes())
     assert contents[0] == contents[1] != contents[2]
 
@@ -129,7 +129,7 @@ def way(whole: dict[str, Any], speed: float) -> dict[str, Any]:
 
 def verdicts(ours: dict[str, Any], speed: float = 10.0) -> list[bool | None]:
     ways = {STOCK: way(group(240), 10.0), TETRIS: way(ours, speed)}
-    return [bar["met"] for bar in figures.of(BY_NAME["layout"], 2, ways)["bars"]]
+    return [bar["met"] for bar in figures.of(2, ways)["bars"]]
 
 
 def test_bars_judge_copies_times_speed_and_outputs() -> None:
@@ -150,11 +150,11 @@ def test_weights_of_an_empty_model_are_left_out() -> None:
     empty = group(50) | {"weight_bytes": [10 * MIB, 10 * MIB]}
     ours, stock = group(140) | {"empty": empty}, group(240) | {"empty": group(60) | {"weight_bytes": [None, None]}}
     ways = {STOCK: way(stock, 10.0), TETRIS: way(ours, 10.0)}
-    figures.of(BY_NAME["vllm"], 2, ways)
+    figures.of(2, ways)
     assert [ways[name]["copies"] for name in (STOCK, TETRIS)] == [[2.0], [1.0]]
 
 
 def test_one_replica_has_no_next_one() -> None:
     ways = {name: way(group(140, seconds=(1.0,)), 10.0) for name in (STOCK, TETRIS)}
-    found = figures.of(BY_NAME["layout"], 1, ways)
+    found = figures.of(1, ways)
     assert [bar["met"] for bar in found["bars"]][1] is None

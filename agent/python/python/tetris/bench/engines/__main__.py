@@ -34,9 +34,9 @@ exit codes:
 NOTES = (
     "Memory is the sum of PSS and page tables of the replicas, with the store's pages that nobody maps, minus the same "
     "of as many empty engines, in copies of the weights that one replica runs on. An empty engine is the same process "
-    "before: it has worked on an empty model (of the same layers, 64 wide), and dropped it. Of engines that keep "
-    "caches, vLLM and llama.cpp, it is another process that runs on the empty model, with the same heads; its weights "
-    "are left out on both sides.",
+    "before: it has worked on an empty model (of the same layers, 64 wide), and dropped it. Of vLLM, "
+    "which keeps caches, it is another process that runs on the empty model, with the same heads; its weights are left "
+    "out on both sides.",
     "Time of weights is that of the load without that of making the model's modules. The first replica fills an empty "
     "store; the next ones find it filled. The page cache is hot. Engines, libraries and first calls come before.",
     "Speed: a replica of each way, all alive, asked by turns in random order; the ratio is the median of those within "

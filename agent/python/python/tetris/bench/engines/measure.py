@@ -61,7 +61,7 @@ def installed(engine: Engine, interpreter: str) -> tuple[str, dict[str, str]]:
     return f"not installed: {missing}" if missing else "", found["versions"]
 
 
-def write_model(kind: str, folder: Path, shape: Shape, options: Options) -> None:
+def write_model(folder: Path, shape: Shape, options: Options) -> None:
     """Writes a model, where it is not there yet.
 
     Raises:
@@ -69,7 +69,7 @@ def write_model(kind: str, folder: Path, shape: Shape, options: Options) -> None
     """
     if folder.exists():
         return
-    command = models.command(options.interpreter, kind, folder, shape, options.seed)
+    command = models.command(options.interpreter, folder, shape, options.seed)
     made = subprocess.run(command, env=environment("", True), capture_output=True, text=True, check=False)
     if made.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
@@ -113,10 +113,10 @@ def measure(engine: Engine, options: Options, progress: Progress) -> dict[str, A
         WorkerError: A replica died, or could not do what it was asked.
     """
     name, workdir = engine.name, options.workdir
-    whole, empty = workdir / f"{engine.model}-whole", workdir / f"{engine.model}-empty"
+    whole, empty = workdir / "whole", workdir / "empty"
     progress.say(f"{name}: models")
     for folder, shape in ((whole, options.shape), (empty, options.shape.empty())):
-        write_model(engine.model, folder, shape, options)
+        write_model(folder, shape, options)
     order = random.Random(options.seed)
     with _folders(whole, options) as folders, contextlib.ExitStack() as last_round:
         bench = Bench(engine, options, folders, empty, progress)
@@ -137,7 +137,7 @@ def measure(engine: Engine, options: Options, progress: Progress) -> dict[str, A
                         ways[way]["groups"].append(group.measure())
         for way, speeds in _side_by_side(bench, replicas, order).items():
             ways[way]["per_second"] = speeds
-    return figures.of(engine, options.replicas, ways)
+    return figures.of(options.replicas, ways)
 
 
 def shuffled(names: Iterable[str], order: random.Random) -> list[str]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
 
 STOCK, TETRIS = "stock", "tetris"
 
@@ -23,11 +22,7 @@ class Engine:
     unit: str
     """Unit of its speed."""
     ways: Mapping[str, str]
-    """Descriptions by way: `stock` first, `tetris` last."""
-    reference: str = STOCK
-    """The way whose outputs those of `tetris` must equal."""
-    model: Literal["llama", "gguf"] = "llama"
-    """Kind of the model."""
+    """Descriptions by way: `stock` and `tetris`."""
     keeps_caches: bool = False
     """True if it keeps caches beside its weights: then an empty engine is one on an empty model, in a process of its
     own; else it is a process that has worked on an empty model and dropped it."""
@@ -40,8 +35,8 @@ class Engine:
         return self.name.replace("-", "_")
 
 
-def _ways(stock: str, tetris: str, **others: str) -> Mapping[str, str]:
-    return MappingProxyType({STOCK: stock, **others, TETRIS: tetris})
+def _ways(stock: str, tetris: str) -> Mapping[str, str]:
+    return MappingProxyType({STOCK: stock, TETRIS: tetris})
 
 
 ENGINES: tuple[Engine, ...] = (
@@ -68,21 +63,6 @@ ENGINES: tuple[Engine, ...] = (
         ("torch", "safetensors"),
         "inferences/s",
         _ways("each process fuses and casts", "tetris.torch.layout of the fused weights"),
-    ),
-    Engine(
-        "llama-cpp",
-        "llama-cpp-python on a GGUF file of Q4_0",
-        ("llama_cpp", "gguf", "numpy"),
-        ("llama-cpp-python", "gguf"),
-        "tokens/s",
-        _ways(
-            "llama_cpp.Llama: weights are repacked into private memory",
-            "llama_cpp.Llama with tetris.patch()",
-            plain="llama_cpp.Llama, not repacked: the kernels that run with the store",
-        ),
-        reference="plain",
-        model="gguf",
-        keeps_caches=True,
     ),
     Engine(
         "vllm",
