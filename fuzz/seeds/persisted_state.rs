@@ -38,6 +38,10 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             ),
         ),
         ("hostile-version", changed("/version", json!(2))),
+        (
+            "hostile-record",
+            changed("/state/stores/s/models", json!({"ma\u{7f}nifest-0": {}})),
+        ),
         ("hostile-negative", changed(&of_model("seen_ms"), json!(-1))),
         (
             "hostile-bin",

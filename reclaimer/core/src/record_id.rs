@@ -21,7 +21,7 @@ pub enum RecordId {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParseRecordIdError {
     /// The kind of record is missing.
-    #[error("expected `manifest-` or `derived-` and 64 hexadecimal digits, found `{0}`")]
+    #[error("expected `manifest-` or `derived-` and 64 hexadecimal digits, found `{}`", .0.escape_debug())]
     Kind(String),
     /// The part after the kind is not an identifier.
     #[error(transparent)]
