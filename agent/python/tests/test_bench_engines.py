@@ -116,6 +116,7 @@ def group(after: int, output: str = "same", seconds: tuple[float, ...] = (1.0, 1
     return {
         "before_bytes": 40 * MIB,
         "after_bytes": after * MIB,
+        "unmapped_bytes": 0,
         "weights_s": list(seconds),
         "weight_bytes": [100 * MIB] * len(seconds),
         "outputs": [output] * len(seconds),

@@ -197,6 +197,7 @@ class Group(contextlib.ExitStack):
         for replica in self._replicas:
             replica.ready()
         before, _ = self._held(store)
+        unmapped = self._unmapped(store)
         loads, outputs = [], []
         for replica, folder in zip(self._replicas, folders, strict=True):
             memory.back(bench.file_bytes)
@@ -210,6 +211,7 @@ class Group(contextlib.ExitStack):
             "before_bytes": before,
             "after_bytes": after,
             "mapped_bytes": mapped,
+            "unmapped_bytes": self._unmapped(store) - unmapped,
         }
 
     def _store(self) -> Place | None:
@@ -229,6 +231,10 @@ class Group(contextlib.ExitStack):
             return held, 0
         mapped = sum(memory.mapped_pages(replica.pid, store.path) for replica in self._replicas)
         return held + max(0, store.used() - mapped), mapped
+
+    def _unmapped(self, store: Place | None) -> int:
+        """Bytes of the store's objects that no replica maps."""
+        return memory.unmapped((replica.pid for replica in self._replicas), store.path) if store else 0
 
 
 def _side_by_side(bench: Bench, replicas: dict[str, Replica], order: random.Random) -> dict[str, list[float]]:
