@@ -223,13 +223,19 @@ class Group(contextlib.ExitStack):
         return room
 
     def _held(self, store: Place | None) -> tuple[int, int]:
-        """Memory of the replicas with the store's pages that nobody maps, and the store's pages that they map."""
+        """Memory of the replicas with the store's pages that nobody maps, and the store's pages that they map.
+
+        Of file pages those of the models alone: how many of a library's pages are mapped says nothing of weights.
+        """
         for replica in self._replicas:
             replica.ask("settle")
-        held = ProcessMemory.of_all(replica.pid for replica in self._replicas).held
+        pids = [replica.pid for replica in self._replicas]
+        total = ProcessMemory.of_all(pids)
+        files = sum(memory.mapped_pages(pid, self._bench.options.workdir) for pid in pids)
+        held = total.pss_anon + total.pss_shmem + total.page_tables + files
         if store is None:
             return held, 0
-        mapped = sum(memory.mapped_pages(replica.pid, store.path) for replica in self._replicas)
+        mapped = sum(memory.mapped_pages(pid, store.path) for pid in pids)
         return held + max(0, store.used() - mapped), mapped
 
     def _unmapped(self, store: Place | None) -> int:
