@@ -100,6 +100,6 @@ def _copies(group: dict[str, Any], weight_bytes: int, empty_bytes: int) -> float
 
 
 def _weight_bytes(groups: Iterable[dict[str, Any]]) -> int:
-    """Bytes of the weights that one replica runs on, as those say who know; 0 if nobody does."""
+    """Bytes of the weights that one replica runs on, by the replicas that know them; 0 if none does."""
     known = [count for group in groups for count in group["weight_bytes"] if count is not None]
     return int(statistics.median(known)) if known else 0

@@ -29,7 +29,7 @@ STORE_COPIES = 3
 
 @dataclass(frozen=True)
 class Options:
-    """What is measured."""
+    """Settings of a run."""
 
     replicas: int
     rounds: int

@@ -14,7 +14,7 @@ from ..replies import serve
 
 
 class Program(Protocol):
-    """What an engine does with a model; made with the way and the folder of an empty model, before any clock starts."""
+    """Work of an engine with a model; made with the way and the folder of an empty model, before any clock starts."""
 
     def load(self, folder: Path) -> float:
         """Loads the model; returns the seconds that its weights took."""

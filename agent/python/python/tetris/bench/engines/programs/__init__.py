@@ -1,1 +1,1 @@
-"""What each engine does in a replica; see :class:`tetris.bench.engines.replica.Program`."""
+"""Work of each engine in a replica; see :class:`tetris.bench.engines.replica.Program`."""
