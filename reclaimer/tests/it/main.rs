@@ -46,6 +46,8 @@ mod persisted_state;
 mod persisted_state_seeds;
 #[cfg(feature = "node")]
 mod processes;
+#[path = "../shared/reachable.rs"]
+mod reachable;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 #[path = "../shared/processes.rs"]

@@ -25,6 +25,7 @@ use tetris_node::store::OpenStore;
 use tetris_store_layout::{Access, CreateOptions, ObjectRef, Reclaimed, SOCKET_USER, Store};
 
 use crate::daemon::harness::{Daemon, EXE, eventually, model_file};
+use crate::reachable::reachable;
 use crate::skipped::skipped;
 
 const LONG: Duration = Duration::from_mins(1);
@@ -124,7 +125,7 @@ impl Place {
     }
 
     fn process(&self, name: &str) -> Daemon {
-        let mut command = Command::new(EXE);
+        let mut command = Command::new(reachable(EXE, self.dir.path()));
         command
             .arg(name)
             .arg("--config")

@@ -12,6 +12,7 @@ use tetris_agent::{Agent, LoadOptions};
 
 use crate::daemon::harness::eventually;
 use crate::processes::harness::{BROKER, Node};
+use crate::reachable::reachable;
 
 const VIEW: &str = "TETRIS_TEST_VIEW";
 const MODEL: &str = "TETRIS_TEST_MODEL";
@@ -58,7 +59,8 @@ fn as_a_pod() {
 
 /// Loads the model as a pod's user, and calls `held` while that process holds it.
 fn load_as_a_pod(view: &Path, model: &Path, held: impl FnOnce()) {
-    let mut pod = Command::new(std::env::current_exe().unwrap())
+    let program = std::env::current_exe().unwrap();
+    let mut pod = Command::new(reachable(program, model.parent().unwrap()))
         .args([
             "--ignored",
             "--exact",
@@ -265,7 +267,7 @@ fn only_root_has_a_store_removed_and_only_one_that_nobody_uses() {
     let broker = node.broker();
     broker.status("the store", |status| store_of(status)["name"] == name);
     for user in [POD, BROKER] {
-        let asked = Command::new(std::env::current_exe().unwrap())
+        let asked = Command::new(reachable(std::env::current_exe().unwrap(), &node.path("")))
             .args([
                 "--ignored",
                 "--exact",

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use tetris_store_layout::{CreateOptions, Store};
 
 use crate::daemon::harness::{EXE, eventually};
+use crate::reachable::reachable;
 use crate::settled::settle;
 use crate::skipped::skipped;
 
@@ -121,7 +122,7 @@ impl Node {
 
     /// `tetris-node broker` as its user, without capabilities.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(EXE);
+        let mut command = Command::new(reachable(EXE, self.dir.path()));
         command.arg("broker").arg("--config").arg(&self.config);
         command.args(["--log", "info,tetris_node=debug"]);
         command.env_remove("NODE_NAME").uid(BROKER).gid(BROKER);

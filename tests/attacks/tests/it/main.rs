@@ -9,6 +9,8 @@ mod derived;
 #[path = "../../../../reclaimer/tests/it/namespace.rs"]
 mod namespace;
 mod node;
+#[path = "../../../../reclaimer/tests/shared/reachable.rs"]
+mod reachable;
 mod soak;
 mod usage;
 mod victim;

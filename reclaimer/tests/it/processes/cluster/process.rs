@@ -30,6 +30,7 @@ use crate::api::{Api, POD_UID, uid_of};
 use crate::daemon::harness::{EXE, eventually};
 use crate::daemon::pages::get_by_token;
 use crate::http::fixtures::{Daemon, node};
+use crate::reachable::reachable;
 
 /// The user of the process in the DaemonSet.
 const USER: u32 = 9461;
@@ -134,7 +135,7 @@ impl Node {
 
     fn start(&self) -> Cluster {
         let log = self.dir.path().join("log");
-        let mut command = Command::new(EXE);
+        let mut command = Command::new(reachable(EXE, self.dir.path()));
         command.env("KUBECONFIG", self.dir.path().join("kubeconfig"));
         command.arg("cluster").arg("--config");
         command.arg(self.dir.path().join("node.toml"));

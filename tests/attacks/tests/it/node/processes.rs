@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 use super::host::Host;
 use super::{Options, PATIENCE};
 use crate::api::Api;
+use crate::reachable::reachable;
 
 const SIZE_MIB: u64 = 128;
 /// Names the program of an earlier version, in which one process was the whole daemon.
@@ -90,6 +91,7 @@ impl Processes {
                 || env!("CARGO_BIN_EXE_tetris-attacks-node").into(),
                 PathBuf::from,
             );
+            let program = reachable(program, &host.path(""));
             let start = |(name, user): (&'static str, Option<u32>)| {
                 let directory = host.path("run").join(name);
                 fs::create_dir_all(&directory).unwrap();
