@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 19] = [
+pub const RENDERED: [(&str, &str); 20] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
@@ -18,6 +18,7 @@ pub const RENDERED: [(&str, &str); 19] = [
     ("sample-pytorch", "samples/pytorch"),
     ("sample-onnxruntime", "samples/onnxruntime"),
     ("sample-llama-cpp", "samples/llama-cpp"),
+    ("sample-kserve", "samples/kserve"),
     ("sample-scaler", "samples/scaler"),
     ("sample-development", "samples/development"),
     ("cluster-install", "tests/cluster/install"),
