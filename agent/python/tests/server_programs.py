@@ -259,19 +259,12 @@ class Filter(Program):
         self.wait_for_end()
 
 
-def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
 class Server(Program):
-    """A server on a free port, or on one that was free."""
+    """A server on a free port."""
 
-    def __init__(
-        self, kind: Kind, model: Model, store: Store, log: Path, *options: str, port: int | None = None
-    ) -> None:
-        self.port = free_port() if port is None else port
+    def __init__(self, kind: Kind, model: Model, store: Store, log: Path, *options: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
         self._kind = kind
         command = [part.format(port=self.port, workers=WORKERS) for part in kind.command]
         environment = {name: value.format(port=self.port, workers=WORKERS) for name, value in kind.environment.items()}

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 20] = [
+pub const RENDERED: [(&str, &str); 21] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
@@ -19,6 +19,7 @@ pub const RENDERED: [(&str, &str); 20] = [
     ("sample-onnxruntime", "samples/onnxruntime"),
     ("sample-llama-cpp", "samples/llama-cpp"),
     ("sample-vllm", "samples/vllm"),
+    ("sample-kserve", "samples/kserve"),
     ("sample-scaler", "samples/scaler"),
     ("sample-development", "samples/development"),
     ("cluster-install", "tests/cluster/install"),

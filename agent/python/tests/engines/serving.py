@@ -66,13 +66,12 @@ def check(
     store: Store,
     tmp_path: Path,
     ready: tuple[str, str] | None = None,
-    port: int | None = None,
 ) -> None:
     """All workers hold one copy, their answers are right, and they leave nothing behind.
 
     Where `ready` is a path and a part of the answer, nothing is asked before the server answers so.
     """
-    with Server(kind, model, store, tmp_path / "log", port=port) as server:
+    with Server(kind, model, store, tmp_path / "log") as server:
         if ready is not None:
             wait_until_ready(server, *ready)
         workers = server.answers_of(model, WORKERS, in_turn=False)
