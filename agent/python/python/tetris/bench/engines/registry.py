@@ -14,7 +14,7 @@ class Engine:
     name: str
     """Name on the command line and in every output."""
     description: str
-    """Model and weights, in one line."""
+    """Weights that it runs on."""
     modules: tuple[str, ...]
     """Modules that its interpreter must have."""
     packages: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""Work of each engine in a replica; see :class:`tetris.bench.engines.replica.Program`."""
+"""Programs of the engines in a replica; see :class:`tetris.bench.engines.replica.Program`."""
