@@ -1,0 +1,340 @@
+//! The dispatcher of one function.
+
+use std::collections::BTreeMap;
+
+use crate::capacity::Capacity;
+use crate::choice::choose;
+use crate::instance::Instance;
+use crate::load::{FunctionLoad, InstanceLoad};
+use crate::outcome::Outcome;
+use crate::rejection::Rejection;
+use crate::rules::Rules;
+use crate::waiting::{Request, Waiting};
+
+/// Time after which a refused client may try again where no instance says more, in microseconds.
+const RETRY_US: u64 = 1_000_000;
+
+/// Number of a request, given by the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// Number of an instance, given by the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceId(pub u64);
+
+/// A request that the owner must send to an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// The request.
+    pub request: RequestId,
+    /// Its instance.
+    pub instance: InstanceId,
+    /// Time for which it has waited, in microseconds.
+    pub waited_us: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    request: Request,
+    instance: InstanceId,
+    /// The instance's `birth`: a later one of the same number never had the request.
+    birth: u64,
+    since_us: u64,
+    expected_us: u64,
+}
+
+/// Queue and instances of one function.
+#[derive(Clone, Debug)]
+pub struct Dispatcher {
+    rules: Rules,
+    instances: BTreeMap<InstanceId, Instance>,
+    waiting: Waiting,
+    in_flight: BTreeMap<RequestId, Flight>,
+    arrivals: u64,
+    dispatches: u64,
+    births: u64,
+}
+
+impl Dispatcher {
+    /// Creates a dispatcher without instances.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            instances: BTreeMap::new(),
+            waiting: Waiting::default(),
+            in_flight: BTreeMap::new(),
+            arrivals: 0,
+            dispatches: 0,
+            births: 0,
+        }
+    }
+
+    /// Rules in force.
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Changes the rules. Waiting requests keep their deadlines.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    /// Adds a ready instance, or changes the capacity of a known one. One that was draining gets
+    /// requests again.
+    pub fn add_instance(&mut self, now_us: u64, id: InstanceId, capacity: Capacity) {
+        let births = &mut self.births;
+        let instance = self.instances.entry(id).or_insert_with(|| {
+            *births = births.saturating_add(1);
+            Instance::new(now_us, *births, capacity)
+        });
+        instance.capacity = capacity;
+        if instance.draining {
+            instance.returns(now_us);
+        }
+    }
+
+    /// Stops giving requests to an instance; it keeps those that it has.
+    pub fn drain_instance(&mut self, id: InstanceId) {
+        if let Some(instance) = self.instances.get_mut(&id) {
+            instance.draining = true;
+        }
+    }
+
+    /// Forgets an instance. The owner still says how its requests end.
+    pub fn remove_instance(&mut self, id: InstanceId) {
+        self.instances.remove(&id);
+    }
+
+    /// Queues a request. It waits for at most `wait_us`, or for the rules' time if that is shorter.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the queue is full, or if the request would wait for too long.
+    pub fn offer(
+        &mut self,
+        now_us: u64,
+        id: RequestId,
+        wait_us: Option<u64>,
+    ) -> Result<(), Rejection> {
+        if self.waiting.contains(id) || self.in_flight.contains_key(&id) {
+            return Err(Rejection::Known);
+        }
+        self.advance(now_us);
+        let waiting = self.waiting.len();
+        let estimate = self.estimate(now_us);
+        // A request that an instance can have at once does not wait.
+        let starts = estimate.is_some_and(|(wait_us, _)| wait_us == 0);
+        if waiting >= self.rules.queue && !starts {
+            let retry_us = self
+                .work_off_us(now_us, waiting as u64 / 2)
+                .unwrap_or(RETRY_US);
+            return Err(Rejection::Full { waiting, retry_us });
+        }
+        let wait_us = wait_us.map_or(self.rules.wait_us, |own| own.min(self.rules.wait_us));
+        if let Some((estimate_wait_us, latency_us)) = estimate {
+            let result_us = estimate_wait_us.saturating_add(latency_us);
+            let slo_us = self.rules.slo.us();
+            if estimate_wait_us > wait_us {
+                return Err(too_late(estimate_wait_us, wait_us));
+            }
+            if self.rules.reject_late && result_us > slo_us {
+                return Err(too_late(result_us, slo_us));
+            }
+        }
+        self.arrivals = self.arrivals.saturating_add(1);
+        self.waiting.push(Request {
+            id,
+            arrived_us: now_us,
+            deadline_us: now_us.saturating_add(self.rules.slo.us()),
+            expires_us: now_us.saturating_add(wait_us),
+            number: self.arrivals,
+            avoid: None,
+        });
+        Ok(())
+    }
+
+    /// Returns the next request that goes to an instance, if one has room. Call it until it returns
+    /// `None` after each change.
+    pub fn dispatch(&mut self, now_us: u64) -> Option<Dispatch> {
+        self.advance(now_us);
+        let first = self.waiting.first()?;
+        let id = choose(&self.instances, first, now_us, &self.rules)?;
+        let request = first.id;
+        let request = self.waiting.remove(request)?;
+        self.dispatches = self.dispatches.saturating_add(1);
+        let instance = self.instances.get_mut(&id)?;
+        let expected_us = instance.estimate_us(now_us).max(1);
+        instance.take(now_us, self.dispatches);
+        self.in_flight.insert(
+            request.id,
+            Flight {
+                request,
+                instance: id,
+                birth: instance.birth,
+                since_us: now_us,
+                expected_us,
+            },
+        );
+        Some(Dispatch {
+            request: request.id,
+            instance: id,
+            waited_us: now_us.saturating_sub(request.arrived_us),
+        })
+    }
+
+    /// Ends a dispatched request.
+    pub fn complete(&mut self, now_us: u64, id: RequestId, outcome: Outcome) {
+        let Some(flight) = self.in_flight.remove(&id) else {
+            return;
+        };
+        match outcome {
+            Outcome::Served => {
+                if let Some(instance) = self.of(&flight) {
+                    let took_us = now_us.saturating_sub(flight.since_us);
+                    let expected_us = as_profiled(flight.expected_us, instance);
+                    instance.release();
+                    instance.health.answered();
+                    instance.slowdown.observe(took_us, expected_us);
+                }
+            }
+            Outcome::Failed => self.failed(now_us, &flight, false),
+        }
+    }
+
+    /// Takes back a dispatched request of which nothing was sent, since its instance could not be
+    /// reached. It waits again, in its old place, and prefers other instances.
+    pub fn give_back(&mut self, now_us: u64, id: RequestId) {
+        let Some(flight) = self.in_flight.remove(&id) else {
+            return;
+        };
+        self.failed(now_us, &flight, true);
+        self.waiting.push(Request {
+            avoid: Some(flight.instance),
+            ..flight.request
+        });
+    }
+
+    /// Forgets a request whose client left, waiting or dispatched. This says nothing about its
+    /// instance.
+    pub fn cancel(&mut self, id: RequestId) {
+        if self.waiting.remove(id).is_some() {
+            return;
+        }
+        if let Some(flight) = self.in_flight.remove(&id)
+            && let Some(instance) = self.of(&flight)
+        {
+            instance.release();
+        }
+    }
+
+    /// Removes a request that has waited for as long as it may. Call it until it returns `None`.
+    pub fn expire(&mut self, now_us: u64) -> Option<RequestId> {
+        self.waiting.expired(now_us)
+    }
+
+    /// Time at which [`dispatch`](Self::dispatch) or [`expire`](Self::expire) may next return a
+    /// request without any other event.
+    pub fn next_us(&self) -> Option<u64> {
+        let expiry = self.waiting.expires_us()?;
+        let ejected = self.instances.values().filter(|one| !one.draining);
+        let ends = ejected.filter_map(|one| one.health.ejected_until_us());
+        Some(ends.fold(expiry, u64::min))
+    }
+
+    /// Load of the function.
+    pub fn load(&self) -> FunctionLoad {
+        FunctionLoad {
+            waiting: self.waiting.len(),
+            in_flight: self.in_flight.len(),
+            available: self
+                .instances
+                .values()
+                .filter(|one| one.is_available())
+                .count(),
+        }
+    }
+
+    /// Loads of its instances, by their number.
+    pub fn instances(&self) -> impl Iterator<Item = InstanceLoad> + '_ {
+        self.instances.iter().map(|(&instance, one)| InstanceLoad {
+            instance,
+            outstanding: one.outstanding,
+            room: one.room(&self.rules),
+            draining: one.draining,
+            ejected: one.health.is_ejected(),
+            slowdown_permille: one.slowdown.permille(),
+        })
+    }
+
+    /// Counts a failure of an instance, and ejects it if enough others stay.
+    fn failed(&mut self, now_us: u64, flight: &Flight, unreachable: bool) {
+        let staying = self.instances.values().filter(|one| !one.draining);
+        let (all, ejected) = staying.fold((0_u64, 0_u64), |(all, ejected), one| {
+            (
+                all.saturating_add(1),
+                ejected.saturating_add(u64::from(one.health.is_ejected())),
+            )
+        });
+        let most = all
+            .saturating_mul(self.rules.ejection.most_percent.into())
+            .div_ceil(100);
+        let rules = self.rules.ejection;
+        if let Some(instance) = self.of(flight) {
+            instance.release();
+            instance
+                .health
+                .failed(now_us, unreachable, ejected < most, &rules);
+        }
+    }
+
+    /// The instance that has the request, if it is still there.
+    fn of(&mut self, flight: &Flight) -> Option<&mut Instance> {
+        let instance = self.instances.get_mut(&flight.instance);
+        instance.filter(|one| one.birth == flight.birth)
+    }
+
+    fn advance(&mut self, now_us: u64) {
+        for instance in self.instances.values_mut() {
+            instance.health.advance(now_us);
+        }
+    }
+
+    /// Estimated time that a new request waits, and the least time until its result after that, in
+    /// microseconds. `None` without an instance that takes requests: nobody knows when one will.
+    fn estimate(&self, now_us: u64) -> Option<(u64, u64)> {
+        let available = || self.instances.values().filter(|one| one.is_available());
+        let latency_us = available().map(|one| one.capacity.latency_us).min()?;
+        let free = available().map(|one| one.room(&self.rules).saturating_sub(one.outstanding));
+        let free = free.fold(0, u64::saturating_add);
+        let behind = (self.waiting.len() as u64)
+            .saturating_add(1)
+            .saturating_sub(free);
+        Some((self.work_off_us(now_us, behind)?, latency_us))
+    }
+
+    /// Estimated time until `requests` of the queue are dispatched, in microseconds.
+    fn work_off_us(&self, now_us: u64, requests: u64) -> Option<u64> {
+        let available = self.instances.values().filter(|one| one.is_available());
+        let weights = available.map(|one| one.weight(now_us, &self.rules));
+        let all = weights.fold(0, u64::saturating_add) / u64::from(self.rules.gateways.max(1));
+        if all == 0 {
+            return None;
+        }
+        let us = u128::from(requests).saturating_mul(1_000_000_000_000) / u128::from(all);
+        Some(u64::try_from(us).unwrap_or(u64::MAX))
+    }
+}
+
+/// Time that a dispatched request would have taken on an instance as fast as profiled.
+fn as_profiled(expected_us: u64, instance: &Instance) -> u64 {
+    let us = u128::from(expected_us) * 1_000 / u128::from(instance.slowdown.permille());
+    u64::try_from(us).unwrap_or(u64::MAX)
+}
+
+fn too_late(estimate_us: u64, allowed_us: u64) -> Rejection {
+    Rejection::TooLate {
+        estimate_us,
+        allowed_us,
+        retry_us: estimate_us.saturating_sub(allowed_us),
+    }
+}

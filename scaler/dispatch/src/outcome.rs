@@ -1,0 +1,10 @@
+//! Outcomes of dispatched requests.
+
+/// The end of a request on its instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The instance answered.
+    Served,
+    /// The instance broke off, answered with a fault of its own, or not in time.
+    Failed,
+}

@@ -1,0 +1,8 @@
+//! Tests of the dispatcher by its public interface.
+
+mod by_hand;
+mod early_rejection;
+mod health;
+mod invariants;
+mod shares;
+mod world;

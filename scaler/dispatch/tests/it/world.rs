@@ -1,0 +1,180 @@
+//! A dispatcher, and a second account of its requests and instances to compare it with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tetris_scaler_core::Slo;
+use tetris_scaler_dispatch::{
+    Capacity, Dispatch, Dispatcher, Ejection, InstanceId, Outcome, RequestId, Rules,
+};
+
+pub const MS: u64 = 1_000;
+pub const SECOND: u64 = 1_000_000;
+
+pub fn rules(slo_ms: u64) -> Rules {
+    let mut rules = Rules::new(Slo::try_from_us(slo_ms * MS).unwrap());
+    rules.slow_start_us = 0;
+    rules
+}
+
+pub fn capacity(batch: u32, concurrency: u32, latency_ms: u64) -> Capacity {
+    Capacity {
+        batch,
+        concurrency,
+        latency_us: latency_ms * MS,
+        batch_wait_us: if batch > 1 { latency_ms * MS } else { 0 },
+        rate: None,
+    }
+}
+
+/// Requests and instances as a plain account sees them.
+pub struct World {
+    pub dispatcher: Dispatcher,
+    pub now_us: u64,
+    /// Accepted requests that wait, with their deadlines.
+    pub waiting: BTreeMap<u64, u64>,
+    /// Dispatched requests, with their instances and deadlines.
+    pub in_flight: BTreeMap<u64, (u64, u64)>,
+    /// Requests that came to an end.
+    pub ended: BTreeSet<u64>,
+    pub draining: BTreeSet<u64>,
+    pub instances: BTreeMap<u64, Capacity>,
+    /// Requests whose instance was removed meanwhile.
+    pub orphans: BTreeSet<u64>,
+    next: u64,
+}
+
+impl World {
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            dispatcher: Dispatcher::new(rules),
+            now_us: SECOND,
+            waiting: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            draining: BTreeSet::new(),
+            instances: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+            next: 0,
+        }
+    }
+
+    pub fn add(&mut self, id: u64, capacity: Capacity) {
+        self.dispatcher
+            .add_instance(self.now_us, InstanceId(id), capacity);
+        self.draining.remove(&id);
+        self.instances.insert(id, capacity);
+    }
+
+    pub fn drain(&mut self, id: u64) {
+        self.dispatcher.drain_instance(InstanceId(id));
+        if self.instances.contains_key(&id) {
+            self.draining.insert(id);
+        }
+    }
+
+    pub fn remove(&mut self, id: u64) {
+        self.dispatcher.remove_instance(InstanceId(id));
+        self.draining.remove(&id);
+        self.instances.remove(&id);
+        let its = self.in_flight.iter().filter(|(_, (at, _))| *at == id);
+        self.orphans.extend(its.map(|(&request, _)| request));
+    }
+
+    /// Offers a request; returns its number if it is accepted.
+    pub fn offer(&mut self, wait_us: Option<u64>) -> Option<u64> {
+        let id = self.next;
+        self.next += 1;
+        self.dispatcher
+            .offer(self.now_us, RequestId(id), wait_us)
+            .ok()?;
+        self.waiting
+            .insert(id, self.now_us + self.dispatcher.rules().slo.us());
+        Some(id)
+    }
+
+    /// Dispatches all that can be dispatched, and checks each against the account.
+    pub fn dispatch(&mut self) -> Vec<Dispatch> {
+        let mut all = Vec::new();
+        while let Some(dispatch) = self.dispatcher.dispatch(self.now_us) {
+            let (request, instance) = (dispatch.request.0, dispatch.instance.0);
+            let deadline = self
+                .waiting
+                .remove(&request)
+                .expect("only a waiting request is dispatched, and once");
+            let earliest = self.waiting.values().min();
+            assert!(
+                earliest.is_none_or(|&other| deadline <= other),
+                "one with an earlier deadline waits"
+            );
+            assert!(self.instances.contains_key(&instance) && !self.draining.contains(&instance));
+            self.in_flight.insert(request, (instance, deadline));
+            all.push(dispatch);
+        }
+        all
+    }
+
+    pub fn complete(&mut self, id: u64, outcome: Outcome) {
+        self.dispatcher
+            .complete(self.now_us, RequestId(id), outcome);
+        if self.in_flight.remove(&id).is_some() {
+            self.ended.insert(id);
+        }
+    }
+
+    pub fn give_back(&mut self, id: u64) {
+        self.dispatcher.give_back(self.now_us, RequestId(id));
+        if let Some((_, deadline)) = self.in_flight.remove(&id) {
+            self.orphans.remove(&id);
+            self.waiting.insert(id, deadline);
+        }
+    }
+
+    pub fn cancel(&mut self, id: u64) {
+        self.dispatcher.cancel(RequestId(id));
+        let known = self.waiting.remove(&id).is_some() | self.in_flight.remove(&id).is_some();
+        if known {
+            self.ended.insert(id);
+        }
+    }
+
+    pub fn expire(&mut self) -> Vec<u64> {
+        let mut all = Vec::new();
+        while let Some(RequestId(id)) = self.dispatcher.expire(self.now_us) {
+            assert!(
+                self.waiting.remove(&id).is_some(),
+                "only waiting requests expire"
+            );
+            self.ended.insert(id);
+            all.push(id);
+        }
+        all
+    }
+
+    /// Checks what holds after `dispatch` at any time.
+    pub fn check(&self) {
+        let load = self.dispatcher.load();
+        assert_eq!(load.waiting, self.waiting.len(), "no request is lost");
+        assert_eq!(load.in_flight, self.in_flight.len());
+        for one in self.dispatcher.instances() {
+            let its = self
+                .in_flight
+                .iter()
+                .filter(|(id, (at, _))| *at == one.instance.0 && !self.orphans.contains(id));
+            assert_eq!(one.outstanding, its.count() as u64, "{one:?}");
+            let known = self.instances.get(&one.instance.0).unwrap();
+            assert!(
+                one.room <= known.room() && one.draining == self.draining.contains(&one.instance.0)
+            );
+            let free = one.outstanding < one.room;
+            assert!(
+                self.waiting.is_empty() || !free,
+                "work conserving: {one:?} has room, and {load:?}"
+            );
+        }
+    }
+}
+
+pub const EJECTS_ALL: Ejection = Ejection {
+    most_percent: 100,
+    ..Ejection::USUAL
+};
