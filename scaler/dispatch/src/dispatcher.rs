@@ -241,6 +241,11 @@ impl Dispatcher {
         Some(ends.fold(expiry, u64::min))
     }
 
+    /// Time of arrival of the waiting request with the earliest deadline, in microseconds.
+    pub fn first_arrival_us(&self) -> Option<u64> {
+        self.waiting.first().map(|request| request.arrived_us)
+    }
+
     /// Load of the function.
     pub fn load(&self) -> FunctionLoad {
         FunctionLoad {

@@ -1,0 +1,81 @@
+//! Access log: one event for each request, at level `info` of the target `access`.
+
+use std::time::Duration;
+
+use hyper::{Method, Request, StatusCode};
+
+use crate::function::FunctionName;
+use crate::proxy::Problem;
+use crate::server::ClientAddress;
+
+/// Longest part of a path that is logged, in bytes.
+const PATH: usize = 256;
+
+/// An event that is being filled.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    client: ClientAddress,
+    method: Method,
+    path: String,
+    function: Option<String>,
+    instance: Option<String>,
+    trace: Option<String>,
+    reason: Option<&'static str>,
+    waited: Duration,
+}
+
+impl Entry {
+    pub(crate) fn new<B>(client: ClientAddress, request: &Request<B>) -> Self {
+        let path = request.uri().path();
+        let end = path.floor_char_boundary(PATH);
+        Self {
+            client,
+            method: request.method().clone(),
+            path: path.get(..end).unwrap_or_default().to_owned(),
+            function: None,
+            instance: None,
+            trace: None,
+            reason: None,
+            waited: Duration::ZERO,
+        }
+    }
+
+    pub(crate) const fn client(&self) -> ClientAddress {
+        self.client
+    }
+
+    pub(crate) fn function(&mut self, name: &FunctionName) {
+        self.function = Some(name.to_string());
+    }
+
+    pub(crate) fn instance(&mut self, name: &str, waited: Duration) {
+        self.instance = Some(name.to_owned());
+        self.waited = waited;
+    }
+
+    pub(crate) fn trace(&mut self, trace: String) {
+        self.trace = Some(trace);
+    }
+
+    pub(crate) const fn problem(&mut self, problem: &Problem) {
+        self.reason = Some(problem.reason);
+    }
+
+    /// Writes the event. `took` is the time to the head of the response.
+    pub(crate) fn answered(self, status: StatusCode, took: Duration) {
+        tracing::info!(
+            target: "access",
+            client = %self.client.0.ip(),
+            method = %self.method,
+            path = self.path,
+            status = status.as_u16(),
+            function = self.function,
+            instance = self.instance,
+            reason = self.reason,
+            trace = self.trace,
+            wait_us = u64::try_from(self.waited.as_micros()).unwrap_or(u64::MAX),
+            head_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            "request"
+        );
+    }
+}

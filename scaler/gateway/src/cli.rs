@@ -1,0 +1,54 @@
+//! Command line of `tetris-gateway`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use tetris_conventions::exit::{FAILED, USAGE, help};
+use tetris_service_kit::logs::LogArgs;
+
+/// Sends inference requests to the instances of their function by capacity
+#[derive(Debug, Parser)]
+#[command(name = "tetris-gateway", version, max_term_width = 100, after_help = help(&[FAILED, USAGE]))]
+pub struct Cli {
+    /// The subcommand.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Arguments of logs.
+    #[command(flatten)]
+    pub logs: LogArgs,
+}
+
+/// Subcommands of `tetris-gateway`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve until SIGTERM
+    Run(Run),
+    /// Check a configuration file, and print its functions
+    Check(Check),
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Clone, Args)]
+pub struct Run {
+    /// File of limits, timeouts, and functions with their endpoints; read again when it changes
+    #[arg(long, value_name = "PATH")]
+    pub config: PathBuf,
+    /// Address for clients
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// Address of the HTTP server of /metrics, /loads, /healthz and /readyz
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9471")]
+    pub metrics_listen: SocketAddr,
+    /// Name of this gateway on its page /loads
+    #[arg(long, env = "POD_NAME", default_value = "tetris-gateway")]
+    pub name: String,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Clone, Args)]
+pub struct Check {
+    /// The file
+    #[arg(long, value_name = "PATH")]
+    pub config: PathBuf,
+}

@@ -1,0 +1,203 @@
+//! Ranges of a configuration, and the function that each part stands for.
+
+use tetris_scaler_core::{MAX_BATCH, Slo};
+use tetris_scaler_dispatch::{Capacity, Rules};
+
+use super::{Config, FunctionConfig, InstanceConfig};
+use crate::function::Instance;
+
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    let limits = &config.limits;
+    least("limits.connections", limits.connections as u64, 1)?;
+    least(
+        "limits.connections_per_client",
+        limits.connections_per_client as u64,
+        1,
+    )?;
+    least("limits.streams", limits.streams.into(), 1)?;
+    // hyper needs as much for the smallest head.
+    least("limits.head", limits.head_bytes as u64, 8 << 10)?;
+    let timeouts = &config.timeouts;
+    for (field, ms) in [
+        ("timeouts.head", timeouts.head_ms),
+        ("timeouts.body", timeouts.body_ms),
+        ("timeouts.response", timeouts.response_ms),
+        ("timeouts.idle", timeouts.idle_ms),
+        ("timeouts.stop", timeouts.stop_ms),
+    ] {
+        least(field, ms, 1)?;
+    }
+    for (name, function) in &config.function {
+        let named = !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+        if !named {
+            return Err(format!(
+                "function.\"{name}\": expected a name of letters, digits, `-`, `_` and `.`"
+            ));
+        }
+        function.check(name)?;
+    }
+    Ok(())
+}
+
+fn least(field: &str, found: u64, least: u64) -> Result<(), String> {
+    if found >= least {
+        return Ok(());
+    }
+    Err(format!("{field} is {found}, expected at least {least}"))
+}
+
+impl FunctionConfig {
+    fn check(&self, name: &str) -> Result<(), String> {
+        self.slo()
+            .map_err(|error| format!("function.{name}.slo: {error}"))?;
+        for (at, one) in self.instance.iter().enumerate() {
+            let field = |field: &str| format!("function.{name}.instance[{at}].{field}");
+            for (name, found) in [("batch", one.batch), ("concurrency", one.concurrency)] {
+                if !(1..=MAX_BATCH).contains(&found) {
+                    return Err(format!(
+                        "{} is {found}, expected 1 to {MAX_BATCH}",
+                        field(name)
+                    ));
+                }
+            }
+            least(&field("latency"), one.latency_ms, 1)?;
+            let before = self.instance.get(..at).unwrap_or_default();
+            if before.iter().any(|other| other.address == one.address) {
+                return Err(format!(
+                    "{} is {} again; list each instance once",
+                    field("address"),
+                    one.address
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn slo(&self) -> Result<Slo, String> {
+        Slo::try_from_us(self.slo_ms.saturating_mul(1_000)).map_err(|error| error.to_string())
+    }
+
+    /// Rules of its dispatch, if its objective is in range.
+    pub(crate) fn rules(&self) -> Option<Rules> {
+        let mut rules = Rules::new(self.slo().ok()?);
+        rules.queue = self.queue;
+        rules.wait_us = self.wait_ms.saturating_mul(1_000);
+        rules.reject_late = self.reject_late;
+        rules.slow_start_us = self.slow_start_ms.saturating_mul(1_000);
+        Some(rules)
+    }
+
+    /// Its instances. The address is their identity.
+    pub(crate) fn instances(&self) -> Vec<Instance> {
+        self.instance.iter().map(InstanceConfig::instance).collect()
+    }
+}
+
+impl InstanceConfig {
+    fn instance(&self) -> Instance {
+        Instance {
+            key: self.address.to_string(),
+            name: self.address.to_string(),
+            configuration: format!("b{}-p{}", self.batch, self.concurrency),
+            address: self.address,
+            capacity: Capacity {
+                batch: self.batch,
+                concurrency: self.concurrency,
+                latency_us: self.latency_ms.saturating_mul(1_000),
+                batch_wait_us: self.batch_wait_ms.saturating_mul(1_000),
+                rate: None,
+            },
+            ready: !self.drain,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+[limits]
+body = "1MiB"
+
+[function.embed]
+slo = "200ms"
+models = ["minilm"]
+
+[[function.embed.instance]]
+address = "127.0.0.1:8001"
+batch = 4
+concurrency = 2
+latency = "80ms"
+batch_wait = "10ms"
+"#;
+
+    #[test]
+    fn a_file_has_functions_with_instances() {
+        let config = Config::parse(FILE).unwrap();
+        assert_eq!(config.limits.body_bytes, 1 << 20);
+        let function = &config.function["embed"];
+        let rules = function.rules().unwrap();
+        assert_eq!(
+            (rules.slo.us(), rules.queue, rules.wait_us),
+            (200_000, 1_000, 60_000_000)
+        );
+        let instances = function.instances();
+        assert_eq!(
+            (
+                instances[0].capacity.slots(),
+                instances[0].capacity.batch_wait_us
+            ),
+            (8, 10_000)
+        );
+        assert!(instances[0].ready);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        for (from, to, says) in [
+            (
+                "slo = \"200ms\"",
+                "slo = 0",
+                "function.embed.slo: `slo_us` is 0",
+            ),
+            (
+                "batch = 4",
+                "batch = 0",
+                "function.embed.instance[0].batch is 0, expected 1 to 4096",
+            ),
+            (
+                "latency = \"80ms\"",
+                "latency = 0",
+                "instance[0].latency is 0, expected at least 1",
+            ),
+            ("latency = \"80ms\"", "", "missing field `latency`"),
+            ("models", "model", "unknown field `model`"),
+            (
+                "body = \"1MiB\"",
+                "head = 1",
+                "limits.head is 1, expected at least 8192",
+            ),
+            ("127.0.0.1:8001", "localhost", "invalid socket address"),
+            (
+                "function.embed",
+                "function.\"a b\"",
+                "expected a name of letters",
+            ),
+        ] {
+            let error = Config::parse(&FILE.replace(from, to)).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+        let twice = format!(
+            "{FILE}\n[[function.embed.instance]]\naddress = \"127.0.0.1:8001\"\nlatency = 1\n"
+        );
+        assert!(
+            Config::parse(&twice)
+                .unwrap_err()
+                .contains("instance[1].address is 127.0.0.1:8001 again")
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Configuration file: limits, timeouts, and functions with their endpoints.
+
+mod check;
+mod error;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tetris_conventions::{duration, size};
+
+pub use error::ConfigError;
+
+/// A configuration file, `gateway.toml`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Config {
+    /// Limits of clients.
+    pub limits: Limits,
+    /// Timeouts.
+    pub timeouts: Timeouts,
+    /// Functions by name.
+    pub function: BTreeMap<String, FunctionConfig>,
+}
+
+/// Limits of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Maximum number of open connections.
+    pub connections: usize,
+    /// Maximum number of open connections of one address. Behind a load balancer all clients have
+    /// one.
+    pub connections_per_client: usize,
+    /// Maximum number of requests at a time on one HTTP/2 connection.
+    pub streams: u32,
+    /// Maximum size of a request's head, in bytes.
+    #[serde(rename = "head", deserialize_with = "bytes")]
+    pub head_bytes: usize,
+    /// Maximum size of a request's body, in bytes.
+    #[serde(rename = "body", deserialize_with = "bytes")]
+    pub body_bytes: usize,
+    /// Maximum size of all bodies in memory, in bytes.
+    #[serde(rename = "bodies", deserialize_with = "bytes")]
+    pub bodies_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            connections_per_client: 4_096,
+            streams: 256,
+            head_bytes: 32 << 10,
+            body_bytes: 8 << 20,
+            bodies_bytes: 256 << 20,
+        }
+    }
+}
+
+/// Timeouts, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// Longest time for a request's head, also of the wait for one on an idle connection.
+    #[serde(rename = "head", with = "duration::milliseconds")]
+    pub head_ms: u64,
+    /// Longest pause within a request's body.
+    #[serde(rename = "body", with = "duration::milliseconds")]
+    pub body_ms: u64,
+    /// Longest time from a request to the head of its response.
+    #[serde(rename = "response", with = "duration::milliseconds")]
+    pub response_ms: u64,
+    /// Longest pause within a response's body.
+    #[serde(rename = "idle", with = "duration::milliseconds")]
+    pub idle_ms: u64,
+    /// Longest time for requests to end once the gateway stops.
+    #[serde(rename = "stop", with = "duration::milliseconds")]
+    pub stop_ms: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            head_ms: 60_000,
+            body_ms: 30_000,
+            response_ms: 300_000,
+            idle_ms: 300_000,
+            stop_ms: 60_000,
+        }
+    }
+}
+
+impl Timeouts {
+    /// Longest time for a request's head.
+    pub const fn head(&self) -> Duration {
+        Duration::from_millis(self.head_ms)
+    }
+
+    /// Longest pause within a request's body.
+    pub const fn body(&self) -> Duration {
+        Duration::from_millis(self.body_ms)
+    }
+
+    /// Longest time to the head of a response.
+    pub const fn response(&self) -> Duration {
+        Duration::from_millis(self.response_ms)
+    }
+
+    /// Longest pause within a response's body.
+    pub const fn idle(&self) -> Duration {
+        Duration::from_millis(self.idle_ms)
+    }
+
+    /// Longest time for requests to end once the gateway stops.
+    pub const fn stop(&self) -> Duration {
+        Duration::from_millis(self.stop_ms)
+    }
+}
+
+/// A function and its endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct FunctionConfig {
+    /// Objective of its latency.
+    #[serde(rename = "slo", with = "duration::milliseconds")]
+    pub slo_ms: u64,
+    /// Maximum number of waiting requests.
+    #[serde(default = "usual_queue")]
+    pub queue: usize,
+    /// Longest time for which a request waits for an instance.
+    #[serde(
+        rename = "wait",
+        with = "duration::milliseconds",
+        default = "usual_wait_ms"
+    )]
+    pub wait_ms: u64,
+    /// True if a request is refused that would miss the objective.
+    #[serde(default)]
+    pub reject_late: bool,
+    /// Time over which a new instance gets its full share.
+    #[serde(
+        rename = "slow_start",
+        with = "duration::milliseconds",
+        default = "usual_slow_start_ms"
+    )]
+    pub slow_start_ms: u64,
+    /// Hosts of requests for it.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Models of the Open Inference Protocol that it serves.
+    #[serde(default)]
+    pub models: Vec<String>,
+    /// Its instances.
+    #[serde(default)]
+    pub instance: Vec<InstanceConfig>,
+}
+
+/// An instance of a function.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct InstanceConfig {
+    /// Address of its server.
+    pub address: SocketAddr,
+    /// Maximum batch size.
+    #[serde(default = "one")]
+    pub batch: u32,
+    /// Number of batches at a time.
+    #[serde(default = "one")]
+    pub concurrency: u32,
+    /// Latency of one batch.
+    #[serde(rename = "latency", with = "duration::milliseconds")]
+    pub latency_ms: u64,
+    /// Longest time for which it waits to fill a batch.
+    #[serde(rename = "batch_wait", with = "duration::milliseconds", default)]
+    pub batch_wait_ms: u64,
+    /// True if it finishes its requests and gets no more.
+    #[serde(default)]
+    pub drain: bool,
+}
+
+impl Config {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or a field is unknown or out of range.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|problem| ConfigError::Wrong {
+            path: path.to_owned(),
+            problem,
+        })
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, with its line or field.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let config: Self =
+            toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        check::check(&config)?;
+        Ok(config)
+    }
+}
+
+fn bytes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let found = size::deserialize(deserializer)?;
+    usize::try_from(found).map_err(serde::de::Error::custom)
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn usual_queue() -> usize {
+    1_000
+}
+
+const fn usual_wait_ms() -> u64 {
+    60_000
+}
+
+const fn usual_slow_start_ms() -> u64 {
+    10_000
+}

@@ -1,0 +1,184 @@
+//! Queue and instances of one function, for tasks that wait.
+
+mod endpoint;
+mod grant;
+mod refusal;
+mod state;
+mod timer;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tetris_scaler_dispatch::{Capacity, FunctionLoad, RequestId, Rules};
+use tokio::sync::{Notify, oneshot};
+
+pub use endpoint::{Endpoint, EndpointLoad};
+pub use grant::Grant;
+pub use refusal::Refusal;
+
+use state::{Given, State};
+
+/// Name of a function: its namespace, if it has one, and its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionName {
+    /// Namespace; empty for functions of a file.
+    pub namespace: String,
+    /// Name within the namespace.
+    pub name: String,
+}
+
+impl std::fmt::Display for FunctionName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.namespace.is_empty() {
+            return f.write_str(&self.name);
+        }
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// An instance as its source describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Identity: another instance at the same address has another one.
+    pub key: String,
+    /// Name for reports, such as the pod's.
+    pub name: String,
+    /// Name of its configuration, for metrics.
+    pub configuration: String,
+    /// Address of its server.
+    pub address: std::net::SocketAddr,
+    /// Capacity by its profile.
+    pub capacity: Capacity,
+    /// False if it gets no more requests: it is not ready, or it ends.
+    pub ready: bool,
+}
+
+/// A function: requests wait here for an instance.
+#[derive(Debug)]
+pub struct Function {
+    name: FunctionName,
+    began: Instant,
+    state: Mutex<State>,
+    /// Wakes the timer when the earliest time may have changed.
+    changed: Notify,
+}
+
+impl Function {
+    /// Creates a function without instances.
+    pub fn new(name: FunctionName, rules: Rules) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            began: Instant::now(),
+            state: Mutex::new(State::new(rules)),
+            changed: Notify::new(),
+        })
+    }
+
+    /// Name of the function.
+    pub const fn name(&self) -> &FunctionName {
+        &self.name
+    }
+
+    /// Changes the rules of dispatch.
+    pub fn set_rules(&self, rules: Rules) {
+        self.lock().set_rules(rules);
+    }
+
+    /// Replaces the list of instances. Those that are gone keep the requests that they have.
+    pub fn set_instances(&self, instances: &[Instance]) {
+        let now_us = self.now_us();
+        self.lock().set_instances(now_us, instances);
+        self.changed.notify_one();
+    }
+
+    /// Waits for an instance with room. The grant's end, or its drop, frees the room again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the queue is full, the wait would be or was too long, or the function is gone.
+    pub async fn acquire(self: &Arc<Self>, wait: Option<Duration>) -> Result<Grant, Refusal> {
+        let wait_us = wait.map(|wait| u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
+        let (id, waiting) = {
+            let now_us = self.now_us();
+            let mut state = self.lock();
+            let id = state.offer(now_us, wait_us).map_err(Refusal::Rejected)?;
+            (id, self.wait(&mut state, now_us, id))
+        };
+        self.granted(id, waiting).await
+    }
+
+    /// Waits again with a request of which nothing was sent.
+    async fn acquire_again(self: &Arc<Self>, id: RequestId) -> Result<Grant, Refusal> {
+        let waiting = {
+            let now_us = self.now_us();
+            let mut state = self.lock();
+            state.give_back(now_us, id);
+            self.wait(&mut state, now_us, id)
+        };
+        self.granted(id, waiting).await
+    }
+
+    fn wait(
+        self: &Arc<Self>,
+        state: &mut State,
+        now_us: u64,
+        id: RequestId,
+    ) -> oneshot::Receiver<Given> {
+        let waiting = state.wait(id);
+        state.pump(now_us);
+        if state.is_waiting(id) {
+            if state.starts_timer() {
+                tokio::spawn(timer::run(Arc::clone(self)));
+            } else {
+                self.changed.notify_one();
+            }
+        }
+        waiting
+    }
+
+    async fn granted(
+        self: &Arc<Self>,
+        id: RequestId,
+        waiting: oneshot::Receiver<Given>,
+    ) -> Result<Grant, Refusal> {
+        // Dropped with this future if the client leaves.
+        let mut leaving = grant::Leaving::new(self, id);
+        let given = waiting.await;
+        leaving.stays();
+        match given {
+            Ok(given) => Ok(Grant::new(Arc::clone(self), id, given)),
+            Err(_expired) => Err(Refusal::Expired {
+                instances: self.load().available,
+            }),
+        }
+    }
+
+    /// Objective of the function's latency.
+    pub fn slo(&self) -> Duration {
+        Duration::from_micros(self.lock().slo_us())
+    }
+
+    /// Load of the function.
+    pub fn load(&self) -> FunctionLoad {
+        self.lock().load()
+    }
+
+    /// Loads of its instances.
+    pub fn endpoints(&self) -> Vec<EndpointLoad> {
+        self.lock().endpoints()
+    }
+
+    /// Time for which the longest waiting request has waited.
+    pub fn oldest_wait(&self) -> Duration {
+        let now_us = self.now_us();
+        Duration::from_micros(self.lock().oldest_wait_us(now_us))
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,48 @@
+//! Refusals: the reasons a request gets no instance.
+
+use std::time::Duration;
+
+use tetris_scaler_dispatch::Rejection;
+use thiserror::Error;
+
+/// Time after which a client may try again where no instance says more.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The reason a request got no instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The queue is full, or the wait would be too long.
+    #[error("{0}")]
+    Rejected(Rejection),
+    /// The request waited for as long as it may.
+    #[error("no instance had room in time; {instances} take requests")]
+    Expired {
+        /// Number of instances that take requests.
+        instances: usize,
+    },
+}
+
+impl Refusal {
+    /// Time after which the client may try again.
+    pub fn retry_after(&self) -> Duration {
+        match self {
+            Self::Rejected(rejection) => Duration::from_micros(rejection.retry_us()).max(RETRY),
+            Self::Expired { .. } => RETRY,
+        }
+    }
+
+    /// True if the client sent too much, and false if there is too little to serve it.
+    pub const fn is_too_many(&self) -> bool {
+        matches!(self, Self::Rejected(Rejection::Full { .. }))
+    }
+
+    /// Name of the reason, for metrics.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Rejected(Rejection::Full { .. }) => "full",
+            Self::Rejected(_) => "too-late",
+            Self::Expired { .. } => "expired",
+        }
+    }
+}

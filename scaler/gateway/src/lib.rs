@@ -1,0 +1,46 @@
+//! The gateway of Tetris 3.1: a proxy before the instances of functions.
+//!
+//! A request goes to the instance that [`tetris_scaler_dispatch`] chooses: by capacity, with full
+//! batches, away from instances that fail. It waits in a bounded queue while no instance has room,
+//! also while there is none at all.
+//!
+//! - [`config`]: the file of functions and their endpoints
+//! - [`function`]: queue and instances of one function
+//! - [`routes`]: the function of a request, by path and host
+//! - [`proxy`]: requests, answers and limits
+//! - [`pool`]: connections to instances
+//! - [`server`]: connections of clients
+//!
+//! **Guarantees.** A request is sent again only if nothing of it was sent. It takes a slot of an
+//! instance only once its body is complete: a slow client occupies nobody. Each request that goes on
+//! has its length in one header, which the gateway wrote.
+
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic
+    )
+)]
+
+mod access_log;
+pub mod cli;
+pub mod config;
+pub mod function;
+mod loads;
+mod metrics;
+mod pages;
+pub mod pool;
+pub mod proxy;
+pub mod routes;
+pub mod run;
+pub mod server;

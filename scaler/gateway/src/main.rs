@@ -1,0 +1,30 @@
+//! The command `tetris-gateway`.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser as _;
+use tetris_gateway::cli::{Cli, Command};
+use tetris_gateway::config::Config;
+use tetris_service_kit::command;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    command::run(&cli.logs, || run(&cli.command))
+}
+
+fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Run(args) => Ok(command::runtime()?.block_on(tetris_gateway::run::run(args))?),
+        Command::Check(args) => {
+            let config = Config::read(&args.config)?;
+            let mut out = std::io::stdout();
+            for (name, function) in &config.function {
+                let count = function.instance.len();
+                writeln!(out, "{name}: {count} instances, SLO {} ms", function.slo_ms)?;
+            }
+            Ok(())
+        }
+    }
+}

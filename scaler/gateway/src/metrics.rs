@@ -1,0 +1,242 @@
+//! Prometheus metrics. The number of series is bounded by the functions and their configurations.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use tetris_service_kit::metrics::encode;
+
+use crate::function::FunctionName;
+use crate::loads::Recent;
+use crate::proxy::Problem;
+use crate::routes::Routes;
+
+/// Upper bounds of the histograms, in seconds.
+const SECONDS: [f64; 14] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+];
+
+type Labels = Vec<(&'static str, String)>;
+type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// Metrics of the gateway.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Labels, Counter>,
+    refused: Family<Labels, Counter>,
+    responses: Family<Labels, Counter>,
+    unreachable: Family<Labels, Counter>,
+    objective: Family<Labels, Counter>,
+    waits: Histograms,
+    latencies: Histograms,
+    waiting: Family<Labels, Gauge>,
+    in_flight: Family<Labels, Gauge>,
+    instances: Family<Labels, Gauge>,
+    recent: Mutex<Recent>,
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+fn of(function: &FunctionName) -> Labels {
+    vec![
+        ("namespace", function.namespace.clone()),
+        ("function", function.name.clone()),
+    ]
+}
+
+fn with(mut labels: Labels, name: &'static str, value: &str) -> Labels {
+    labels.push((name, value.to_owned()));
+    labels
+}
+
+impl Metrics {
+    /// Creates metrics at zero.
+    #[rustfmt::skip]
+    pub fn new() -> Arc<Self> {
+        let mut this = Self {
+            registry: Registry::with_prefix("tetris_gateway"),
+            requests: Family::default(),
+            refused: Family::default(),
+            responses: Family::default(),
+            unreachable: Family::default(),
+            objective: Family::default(),
+            waits: Family::new_with_constructor(histogram),
+            latencies: Family::new_with_constructor(histogram),
+            waiting: Family::default(),
+            in_flight: Family::default(),
+            instances: Family::default(),
+            recent: Mutex::default(),
+        };
+        let registry = &mut this.registry;
+        registry.register("requests", "Requests that arrived, by function", this.requests.clone());
+        registry.register("refused", "Requests that the gateway answered itself, by function and reason", this.refused.clone());
+        registry.register("responses", "Requests that an instance got, by function, configuration and outcome", this.responses.clone());
+        registry.register("unreachable", "Attempts to send that reached no instance, by function", this.unreachable.clone());
+        registry.register("objective", "Served requests, by function and by whether they met the SLO from arrival to end", this.objective.clone());
+        registry.register_with_unit("wait", "Time from arrival to an instance, by function", Unit::Seconds, this.waits.clone());
+        registry.register_with_unit("latency", "Time from instance to end, by function and configuration", Unit::Seconds, this.latencies.clone());
+        registry.register("waiting", "Requests that wait for an instance, by function", this.waiting.clone());
+        registry.register("in_flight", "Requests at instances, by function", this.in_flight.clone());
+        registry.register("instances", "Instances, by function and state: available, draining or ejected", this.instances.clone());
+        Arc::new(this)
+    }
+
+    /// Counts a request.
+    pub(crate) fn arrived(self: &Arc<Self>, function: &FunctionName) -> Arrival {
+        self.requests.get_or_create(&of(function)).inc();
+        self.recent().arrived(function);
+        Arrival {
+            metrics: Arc::clone(self),
+            function: function.clone(),
+        }
+    }
+
+    /// Counts a wait for an instance.
+    pub(crate) fn waited(&self, function: &FunctionName, waited: Duration) {
+        self.waits
+            .get_or_create(&of(function))
+            .observe(waited.as_secs_f64());
+    }
+
+    /// Counts an attempt to send that reached no instance.
+    pub(crate) fn unreachable(&self, function: &FunctionName) {
+        self.unreachable.get_or_create(&of(function)).inc();
+    }
+
+    /// Begins the count of a request that an instance got.
+    pub(crate) fn dispatched(self: &Arc<Self>, of: Dispatch<'_>) -> Dispatched {
+        Dispatched {
+            metrics: Arc::clone(self),
+            function: of.function.clone(),
+            configuration: of.configuration.to_owned(),
+            arrived_at: of.arrived_at,
+            sent_at: of.sent_at,
+            slo: of.slo,
+            ended: false,
+        }
+    }
+
+    /// Arrivals and latencies of the last minute, by function.
+    pub(crate) fn recent(&self) -> std::sync::MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Encodes all metrics as OpenMetrics text, with the loads of `routes` as they are now.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a collector does.
+    pub fn encode(&self, routes: &Routes) -> Result<String, fmt::Error> {
+        for gauges in [&self.waiting, &self.in_flight, &self.instances] {
+            gauges.clear();
+        }
+        for function in routes.functions() {
+            let labels = of(function.name());
+            let load = function.load();
+            set(&self.waiting, labels.clone(), load.waiting);
+            set(&self.in_flight, labels.clone(), load.in_flight);
+            let endpoints = function.endpoints();
+            let count = |holds: fn(&tetris_scaler_dispatch::InstanceLoad) -> bool| {
+                endpoints.iter().filter(|one| holds(&one.load)).count()
+            };
+            let state = |state| with(labels.clone(), "state", state);
+            set(&self.instances, state("available"), load.available);
+            set(
+                &self.instances,
+                state("draining"),
+                count(|one| one.draining),
+            );
+            set(&self.instances, state("ejected"), count(|one| one.ejected));
+        }
+        encode([&self.registry])
+    }
+}
+
+fn set(gauges: &Family<Labels, Gauge>, labels: Labels, value: usize) {
+    gauges
+        .get_or_create(&labels)
+        .set(i64::try_from(value).unwrap_or(i64::MAX));
+}
+
+/// A request that arrived.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    metrics: Arc<Metrics>,
+    function: FunctionName,
+}
+
+impl Arrival {
+    /// The gateway answered it itself.
+    pub(crate) fn refused(&self, problem: &Problem) {
+        let labels = with(of(&self.function), "reason", problem.reason);
+        self.metrics.refused.get_or_create(&labels).inc();
+    }
+}
+
+/// Parts of a request that an instance gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dispatch<'a> {
+    pub(crate) function: &'a FunctionName,
+    pub(crate) configuration: &'a str,
+    pub(crate) arrived_at: Instant,
+    pub(crate) sent_at: Instant,
+    pub(crate) slo: Duration,
+}
+
+/// A request that an instance got. Dropped before its end, its client has left.
+#[derive(Debug)]
+pub(crate) struct Dispatched {
+    metrics: Arc<Metrics>,
+    function: FunctionName,
+    configuration: String,
+    arrived_at: Instant,
+    sent_at: Instant,
+    slo: Duration,
+    ended: bool,
+}
+
+impl Dispatched {
+    /// Counts its end.
+    pub(crate) fn ended(mut self, outcome: &'static str) {
+        self.count(outcome);
+        if outcome == "served" {
+            let labels = with(of(&self.function), "configuration", &self.configuration);
+            let latency = self.sent_at.elapsed();
+            self.metrics
+                .latencies
+                .get_or_create(&labels)
+                .observe(latency.as_secs_f64());
+            self.metrics.recent().served(&self.function, latency);
+            let met = if self.arrived_at.elapsed() <= self.slo {
+                "yes"
+            } else {
+                "no"
+            };
+            let labels = with(of(&self.function), "met", met);
+            self.metrics.objective.get_or_create(&labels).inc();
+        }
+    }
+
+    fn count(&mut self, outcome: &'static str) {
+        self.ended = true;
+        let labels = with(of(&self.function), "configuration", &self.configuration);
+        let labels = with(labels, "outcome", outcome);
+        self.metrics.responses.get_or_create(&labels).inc();
+    }
+}
+
+impl Drop for Dispatched {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.count("left");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Pages of the gateway itself: /metrics, /healthz, /readyz, /loads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use tetris_service_kit::http::{metrics_page, probe};
+
+use crate::loads::Origin;
+use crate::metrics::Metrics;
+use crate::proxy::Proxy;
+
+/// Parts that the pages show.
+#[derive(Clone, Debug)]
+pub(crate) struct Pages {
+    pub(crate) proxy: Proxy,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) origin: Origin,
+    /// True while the gateway has functions and does not stop.
+    pub(crate) ready: Arc<AtomicBool>,
+}
+
+pub(crate) fn router(pages: Pages) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/loads", get(loads))
+        .route("/healthz", get(|| async { probe(Ok(())) }))
+        .route("/readyz", get(ready))
+        .with_state(pages)
+}
+
+async fn metrics(State(pages): State<Pages>) -> Response {
+    metrics_page(pages.metrics.encode(&pages.proxy.routes()))
+}
+
+async fn loads(State(pages): State<Pages>) -> Response {
+    let routes = pages.proxy.routes();
+    let page = pages.origin.page(&routes, &mut pages.metrics.recent());
+    Json(page).into_response()
+}
+
+async fn ready(State(pages): State<Pages>) -> Response {
+    if pages.ready.load(Ordering::Relaxed) {
+        return probe(Ok(()));
+    }
+    probe(Err(
+        "the functions are not known yet, or the gateway stops".to_owned()
+    ))
+}

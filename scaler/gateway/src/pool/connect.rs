@@ -1,0 +1,54 @@
+//! New connections.
+
+use std::net::SocketAddr;
+
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use super::RequestBody;
+
+/// Largest head of a response, in bytes.
+const HEAD: usize = 64 << 10;
+const HEADERS: u32 = 64 << 10;
+
+pub(super) async fn http1(address: SocketAddr) -> Result<http1::SendRequest<RequestBody>, String> {
+    let stream = stream(address).await?;
+    let handshake = http1::Builder::new()
+        .max_buf_size(HEAD)
+        .handshake(TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.map_err(|error| error.to_string())?;
+    tokio::spawn(async move {
+        // Requests that were on their way get the error, too.
+        if let Err(error) = connection.await {
+            tracing::debug!(%address, "connection to an instance: {error}");
+        }
+    });
+    sender.ready().await.map_err(|error| error.to_string())?;
+    Ok(sender)
+}
+
+pub(super) async fn http2(address: SocketAddr) -> Result<http2::SendRequest<RequestBody>, String> {
+    let stream = stream(address).await?;
+    let handshake = http2::Builder::new(TokioExecutor::new())
+        .adaptive_window(true)
+        .max_header_list_size(HEADERS)
+        .handshake(TokioIo::new(stream));
+    let (sender, connection) = handshake.await.map_err(|error| error.to_string())?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%address, "connection to an instance: {error}");
+        }
+    });
+    Ok(sender)
+}
+
+async fn stream(address: SocketAddr) -> Result<TcpStream, String> {
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| error.to_string())?;
+    stream
+        .set_nodelay(true)
+        .map_err(|error| error.to_string())?;
+    Ok(stream)
+}

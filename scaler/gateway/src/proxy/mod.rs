@@ -1,0 +1,268 @@
+//! Requests: from the client to an instance, and the answer back.
+
+mod answer;
+mod body;
+mod headers;
+mod response_body;
+mod trace;
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode, Version};
+use tokio::sync::Semaphore;
+
+use crate::access_log::Entry;
+use crate::config::{Limits, Timeouts};
+use crate::function::{Function, Grant};
+use crate::metrics::{Dispatch, Metrics};
+use crate::pool::SendError;
+use crate::routes::Routes;
+use crate::server::ClientAddress;
+
+pub use answer::Problem;
+use answer::{Dialect, refused};
+use body::Bodies;
+use response_body::Ending;
+pub use response_body::ResponseBody;
+
+/// Number of instances that are tried for one request, the first included.
+const ATTEMPTS: usize = 5;
+/// Head of a request that says for how long its client waits at most, in milliseconds.
+const WAIT: &str = "tetris-wait-ms";
+
+/// The proxy. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    routes: RwLock<Arc<Routes>>,
+    bodies: Bodies,
+    timeouts: Timeouts,
+    metrics: Arc<Metrics>,
+}
+
+impl Proxy {
+    /// Creates a proxy without routes.
+    pub fn new(limits: &Limits, timeouts: Timeouts, metrics: Arc<Metrics>) -> Self {
+        let budget = Arc::new(Semaphore::new(body::units(limits.bodies_bytes)));
+        let bodies = Bodies::new(limits.body_bytes, timeouts.body(), budget);
+        Self {
+            shared: Arc::new(Shared {
+                routes: RwLock::default(),
+                bodies,
+                timeouts,
+                metrics,
+            }),
+        }
+    }
+
+    /// Replaces the routes. Requests that wait stay with their function.
+    pub fn set_routes(&self, routes: Arc<Routes>) {
+        *self
+            .shared
+            .routes
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = routes;
+    }
+
+    /// Routes in force.
+    pub fn routes(&self) -> Arc<Routes> {
+        Arc::clone(
+            &self
+                .shared
+                .routes
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    /// Answers a request.
+    pub async fn answer(
+        &self,
+        client: ClientAddress,
+        request: Request<Incoming>,
+    ) -> Response<ResponseBody> {
+        let began = Instant::now();
+        let dialect = Dialect::of(&request);
+        let mut entry = Entry::new(client, &request);
+        let answered = self.forward(request, &mut entry).await;
+        let response = answered.unwrap_or_else(|problem| {
+            entry.problem(&problem);
+            dialect.answer(&problem)
+        });
+        entry.answered(response.status(), began.elapsed());
+        response
+    }
+
+    async fn forward(
+        &self,
+        request: Request<Incoming>,
+        entry: &mut Entry,
+    ) -> Result<Response<ResponseBody>, Problem> {
+        let (mut parts, incoming) = request.into_parts();
+        headers::check(&parts)?;
+        let target = self.target(&parts)?;
+        let function = &target.function;
+        entry.function(function.name());
+        let arrival = self.shared.metrics.arrived(function.name());
+        let arrived_at = Instant::now();
+        let result = async {
+            if let Some(path) = target.path {
+                parts.uri = headers::with_path(path);
+            }
+            let body = self.shared.bodies.read(&parts, incoming).await?;
+            let wait = wait_of(&parts)?;
+            let granted = function.acquire(wait).await;
+            let grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
+            self.send(function, grant, parts, &body.bytes, arrived_at, entry)
+                .await
+        };
+        result
+            .await
+            .inspect_err(|problem: &Problem| arrival.refused(problem))
+    }
+
+    fn target(&self, parts: &Parts) -> Result<crate::routes::Target, Problem> {
+        let routes = self.routes();
+        let path = parts.uri.path_and_query();
+        let host = headers::host(parts);
+        let target = path.and_then(|path| routes.find(path, host));
+        target.ok_or_else(|| {
+            let shown = format!("{} on host {}", parts.uri.path(), host.unwrap_or("(none)"));
+            let problem = format!(
+                "no function for {shown}; use /functions/NAME/..., the host of a function, or a model that a function names"
+            );
+            Problem::new(StatusCode::NOT_FOUND, "not-found", problem)
+        })
+    }
+
+    /// Sends a request to the granted instance, or to others while nothing of it was sent.
+    async fn send(
+        &self,
+        function: &Arc<Function>,
+        mut grant: Grant,
+        mut parts: Parts,
+        body: &Bytes,
+        arrived_at: Instant,
+        entry: &mut Entry,
+    ) -> Result<Response<ResponseBody>, Problem> {
+        headers::for_instance(&mut parts, entry.client(), body.len());
+        entry.trace(trace::next(&mut parts.headers));
+        for attempt in 1.. {
+            let endpoint = Arc::clone(grant.endpoint());
+            entry.instance(&endpoint.name, grant.waited());
+            self.shared.metrics.waited(function.name(), grant.waited());
+            let sent_at = Instant::now();
+            let request = headers::request(&parts, endpoint.address, Full::new(body.clone()));
+            let response =
+                tokio::time::timeout(self.shared.timeouts.response(), endpoint.pool.send(request))
+                    .await;
+            let dispatch = Dispatch {
+                function: function.name(),
+                configuration: &endpoint.configuration,
+                arrived_at,
+                sent_at,
+                slo: function.slo(),
+            };
+            match response {
+                Ok(Ok((response, connection))) => {
+                    let broken = is_gateway_fault(response.status());
+                    let ending = Ending {
+                        grant: Some(grant),
+                        connection,
+                        counted: self.shared.metrics.dispatched(dispatch),
+                        failed: broken,
+                    };
+                    return Ok(headers::for_client(response, |body| {
+                        ResponseBody::of_instance(body, ending, self.shared.timeouts.idle())
+                    }));
+                }
+                Ok(Err(SendError::NotSent(problem))) => {
+                    self.shared.metrics.unreachable(function.name());
+                    tracing::debug!(function = %function.name(), instance = endpoint.name, "not sent: {problem}");
+                    if attempt >= ATTEMPTS {
+                        grant.failed();
+                        let problem = format!(
+                            "{ATTEMPTS} instances could not be reached, the last one: {problem}"
+                        );
+                        return Err(Problem::unavailable(
+                            "unreachable",
+                            problem,
+                            Duration::from_secs(1),
+                        ));
+                    }
+                    let again = grant.unreachable().await;
+                    grant = again.map_err(|refusal| refused(function.name(), &refusal))?;
+                }
+                Ok(Err(SendError::Broken(problem))) => {
+                    self.shared.metrics.dispatched(dispatch).ended("broken");
+                    grant.failed();
+                    let problem = format!("the instance {} broke off: {problem}", endpoint.name);
+                    return Err(Problem::new(StatusCode::BAD_GATEWAY, "broken", problem));
+                }
+                Err(_) => {
+                    self.shared.metrics.dispatched(dispatch).ended("timeout");
+                    grant.failed();
+                    let within = self.shared.timeouts.response();
+                    let problem = format!(
+                        "the instance {} sent no response within {within:?}",
+                        endpoint.name
+                    );
+                    return Err(Problem::new(
+                        StatusCode::GATEWAY_TIMEOUT,
+                        "timeout",
+                        problem,
+                    ));
+                }
+            }
+        }
+        Err(Problem::unavailable(
+            "unreachable",
+            "no instance was tried".to_owned(),
+            Duration::from_secs(1),
+        ))
+    }
+}
+
+/// Returns true if a status says that the instance, or a proxy in it, could not serve.
+fn is_gateway_fault(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+    )
+}
+
+/// Reads the client's longest wait.
+fn wait_of(parts: &Parts) -> Result<Option<Duration>, Problem> {
+    let Some(value) = parts.headers.get(WAIT) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default();
+    match text.parse::<u32>() {
+        Ok(ms) => Ok(Some(Duration::from_millis(ms.into()))),
+        Err(_) => {
+            let problem =
+                format!("header {WAIT}: expected a number of milliseconds, found `{text}`");
+            Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "bad-request",
+                problem,
+            ))
+        }
+    }
+}
+
+/// True for requests that go on by HTTP/2: gRPC has no other form.
+fn is_grpc(headers: &hyper::HeaderMap, version: Version) -> bool {
+    let kind = headers.get(hyper::header::CONTENT_TYPE);
+    let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    grpc && version == Version::HTTP_2
+}

@@ -1,0 +1,234 @@
+//! Routes: the function of a request, by path and host.
+//!
+//! 1. `/functions/NAME/...`, or `/functions/NAMESPACE/NAME/...` in a cluster: the rest of the path
+//!    goes to the instance. OpenAI's clients take it as their base URL.
+//! 2. The host: one that the function names, or `NAME.NAMESPACE` with anything behind it in a
+//!    cluster.
+//! 3. `/v2/models/MODEL/...`: the function that names the model.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hyper::http::uri::PathAndQuery;
+
+use crate::function::{Function, FunctionName};
+
+const PREFIX: &str = "/functions/";
+const MODELS: &str = "/v2/models/";
+
+/// A function with the names that lead to it.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The function.
+    pub function: Arc<Function>,
+    /// Hosts, in lower case, without ports.
+    pub hosts: Vec<String>,
+    /// Models of the Open Inference Protocol.
+    pub models: Vec<String>,
+}
+
+/// All routes.
+#[derive(Debug, Default)]
+pub struct Routes {
+    functions: HashMap<FunctionName, Arc<Function>>,
+    hosts: HashMap<String, Arc<Function>>,
+    models: HashMap<String, Arc<Function>>,
+}
+
+/// The function of a request, and the path that its instance gets, if that is another one.
+#[derive(Debug)]
+pub struct Target {
+    /// The function.
+    pub function: Arc<Function>,
+    /// Path for the instance; `None` for that of the request.
+    pub path: Option<PathAndQuery>,
+}
+
+impl Routes {
+    /// Creates routes. Of two functions with the same host or model, the first gets it.
+    pub fn new(routes: impl IntoIterator<Item = Route>) -> Self {
+        let mut all = Self::default();
+        for route in routes {
+            for host in route.hosts {
+                all.hosts
+                    .entry(host)
+                    .or_insert_with(|| Arc::clone(&route.function));
+            }
+            for model in route.models {
+                all.models
+                    .entry(model)
+                    .or_insert_with(|| Arc::clone(&route.function));
+            }
+            all.functions
+                .insert(route.function.name().clone(), route.function);
+        }
+        all
+    }
+
+    /// All functions.
+    pub fn functions(&self) -> impl Iterator<Item = &Arc<Function>> {
+        self.functions.values()
+    }
+
+    /// Returns the function of a request with this path and host.
+    pub fn find(&self, path: &PathAndQuery, host: Option<&str>) -> Option<Target> {
+        if let Some(rest) = path.as_str().strip_prefix(PREFIX) {
+            return self.by_prefix(rest);
+        }
+        let function = host
+            .and_then(|host| self.by_host(host))
+            .or_else(|| self.by_model(path.path()))?;
+        Some(Target {
+            function: Arc::clone(function),
+            path: None,
+        })
+    }
+
+    fn by_prefix(&self, rest: &str) -> Option<Target> {
+        let find = |namespace: &str, name: &str| {
+            self.functions.get(&FunctionName {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
+        };
+        let (first, after) = split(rest);
+        let (function, after) = match find("", first) {
+            Some(function) => (function, after),
+            None => {
+                let (second, after) = split(after.strip_prefix('/')?);
+                (find(first, second)?, after)
+            }
+        };
+        let path = if after.starts_with('/') {
+            PathAndQuery::try_from(after)
+        } else {
+            PathAndQuery::try_from(format!("/{after}"))
+        };
+        Some(Target {
+            function: Arc::clone(function),
+            path: Some(path.ok()?),
+        })
+    }
+
+    fn by_host(&self, host: &str) -> Option<&Arc<Function>> {
+        let host = without_port(host).to_ascii_lowercase();
+        if let Some(function) = self.hosts.get(&host) {
+            return Some(function);
+        }
+        let mut labels = host.split('.');
+        let (name, namespace) = (labels.next()?, labels.next()?);
+        self.functions.get(&FunctionName {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    fn by_model(&self, path: &str) -> Option<&Arc<Function>> {
+        let (model, _) = split(path.strip_prefix(MODELS)?);
+        self.models.get(model)
+    }
+}
+
+/// Splits before the first `/` or `?`.
+fn split(text: &str) -> (&str, &str) {
+    let at = text.find(['/', '?']).unwrap_or(text.len());
+    text.split_at(at)
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        // A colon within brackets is part of an IPv6 address.
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tetris_scaler_core::Slo;
+    use tetris_scaler_dispatch::Rules;
+
+    fn route(namespace: &str, name: &str, hosts: &[&str], models: &[&str]) -> Route {
+        let owned = |all: &[&str]| all.iter().map(|&one| one.to_owned()).collect();
+        let name = FunctionName {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        Route {
+            function: Function::new(name, Rules::new(Slo::try_from_us(1).unwrap())),
+            hosts: owned(hosts),
+            models: owned(models),
+        }
+    }
+
+    fn routes() -> Routes {
+        Routes::new([
+            route("", "embed", &["embed.example.com"], &["minilm"]),
+            route("", "chat", &[], &["minilm", "llama"]),
+            route("search", "rank", &[], &[]),
+        ])
+    }
+
+    fn found(path: &str, host: Option<&str>) -> Option<(String, Option<String>)> {
+        let path = PathAndQuery::try_from(path).unwrap();
+        let target = routes().find(&path, host)?;
+        let path = target.path.map(|path| path.as_str().to_owned());
+        Some((target.function.name().to_string(), path))
+    }
+
+    #[test]
+    fn a_prefix_names_the_function_and_the_rest_goes_to_the_instance() {
+        for (path, expected, rest) in [
+            (
+                "/functions/chat/v1/chat/completions?x=1",
+                "chat",
+                "/v1/chat/completions?x=1",
+            ),
+            (
+                "/functions/search/rank/v2/models/m/infer",
+                "search/rank",
+                "/v2/models/m/infer",
+            ),
+            ("/functions/chat", "chat", "/"),
+            ("/functions/chat?x=1", "chat", "/?x=1"),
+        ] {
+            let expected = (expected.to_owned(), Some(rest.to_owned()));
+            assert_eq!(
+                found(path, Some("embed.example.com")),
+                Some(expected),
+                "{path}"
+            );
+        }
+        for path in [
+            "/functions/",
+            "/functions/other/x",
+            "/functions/search/other/v1",
+            "/functions/search",
+        ] {
+            assert_eq!(found(path, None), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn hosts_count_before_models_and_ports_and_case_do_not() {
+        let at = |path, host| found(path, Some(host)).map(|(name, _)| name);
+        assert_eq!(at("/x", "Embed.Example.com:80").unwrap(), "embed");
+        assert_eq!(
+            at("/x", "rank.search.svc.cluster.local").unwrap(),
+            "search/rank"
+        );
+        assert_eq!(
+            at("/v2/models/llama/infer", "embed.example.com").unwrap(),
+            "embed"
+        );
+        assert_eq!(at("/v2/models/llama/infer", "[::1]:80").unwrap(), "chat");
+        assert_eq!(
+            at("/v2/models/minilm", "localhost").unwrap(),
+            "embed",
+            "the first that names it"
+        );
+        assert_eq!(at("/v2/models/other/infer", "localhost"), None);
+        assert_eq!(at("/x", "embed"), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! The command `run`: starts and stops the servers, and follows the configuration file.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
+use tetris_service_kit::shutdown::{signals, until};
+use thiserror::Error;
+use tokio::sync::watch;
+
+use crate::cli::Run;
+use crate::config::{Config, ConfigError};
+use crate::function::{Function, FunctionName};
+use crate::loads::Origin;
+use crate::metrics::Metrics;
+use crate::pages::{self, Pages};
+use crate::proxy::Proxy;
+use crate::routes::{Route, Routes};
+use crate::server;
+
+/// Interval in which the gateway looks at its file.
+const FOLLOW: Duration = Duration::from_secs(1);
+
+/// The reason the gateway cannot run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// An unusable configuration file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An address that cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A socket without an address.
+    #[error("cannot read the address of a socket: {0}")]
+    Address(std::io::Error),
+    /// A failure to install signal handlers.
+    #[error("cannot install handlers of SIGTERM and SIGINT: {0}")]
+    Signals(std::io::Error),
+}
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+///
+/// Fails if the configuration is wrong or an address is taken.
+pub async fn run(args: &Run) -> Result<(), RunError> {
+    let stop = signals().map_err(RunError::Signals)?;
+    run_until(args, stop, |addresses| {
+        let Addresses { clients, own } = addresses;
+        tracing::info!(%clients, metrics = %own, "serving");
+    })
+    .await
+}
+
+/// Addresses that a gateway listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// For clients.
+    pub clients: SocketAddr,
+    /// For /metrics, /loads, /healthz and /readyz.
+    pub own: SocketAddr,
+}
+
+/// Runs until `stop` completes. Then is not ready any more, takes no more connections, and lets
+/// requests end. `serving` gets the addresses once clients can connect.
+///
+/// # Errors
+///
+/// Fails if the configuration is wrong or an address is taken.
+pub async fn run_until(
+    args: &Run,
+    stop: impl Future<Output = ()>,
+    serving: impl FnOnce(Addresses),
+) -> Result<(), RunError> {
+    let changed = modified(&args.config);
+    let config = Config::read(&args.config)?;
+    let clients = listen("listen", args.listen).await?;
+    let own = listen("metrics-listen", args.metrics_listen).await?;
+    serving(Addresses {
+        clients: clients.local_addr().map_err(RunError::Address)?,
+        own: own.local_addr().map_err(RunError::Address)?,
+    });
+    let metrics = Metrics::new();
+    let proxy = Proxy::new(&config.limits, config.timeouts, Arc::clone(&metrics));
+    let mut functions = Functions::default();
+    proxy.set_routes(functions.update(&config));
+    let ready = Arc::new(AtomicBool::new(true));
+    let pages = Pages {
+        proxy: proxy.clone(),
+        metrics,
+        origin: Origin::new(args.name.clone()),
+        ready: Arc::clone(&ready),
+    };
+    let (stopping, stopped) = watch::channel(false);
+    let (ended, end) = watch::channel(false);
+    let farewell = async {
+        stop.await;
+        tracing::info!("stopping");
+        ready.store(false, Ordering::Relaxed);
+        stopping.send_replace(true);
+    };
+    let proxying = async {
+        server::serve(
+            clients,
+            proxy.clone(),
+            config.limits,
+            config.timeouts,
+            until(stopped.clone()),
+        )
+        .await;
+        ended.send_replace(true);
+    };
+    let following = async {
+        tokio::select! {
+            () = follow(&args.config, changed, &proxy, &mut functions) => {}
+            () = until(stopped.clone()) => {}
+        }
+    };
+    // Loads are reported until the last request has ended.
+    let limits = ConnectionLimits::default();
+    let reporting = serve(own, Plain, pages::router(pages), limits, until(end));
+    tokio::join!(proxying, following, reporting, farewell);
+    Ok(())
+}
+
+/// Functions of the file. They stay the same ones when the file changes, with all their requests.
+#[derive(Debug, Default)]
+struct Functions(BTreeMap<String, Arc<Function>>);
+
+impl Functions {
+    fn update(&mut self, config: &Config) -> Arc<Routes> {
+        self.0.retain(|name, _| config.function.contains_key(name));
+        let mut routes = Vec::new();
+        for (name, of) in &config.function {
+            let Some(rules) = of.rules() else { continue };
+            let function = self.0.entry(name.clone()).or_insert_with(|| {
+                let name = FunctionName {
+                    namespace: String::new(),
+                    name: name.clone(),
+                };
+                Function::new(name, rules)
+            });
+            function.set_rules(rules);
+            function.set_instances(&of.instances());
+            routes.push(Route {
+                function: Arc::clone(function),
+                hosts: of
+                    .hosts
+                    .iter()
+                    .map(|host| host.to_ascii_lowercase())
+                    .collect(),
+                models: of.models.clone(),
+            });
+        }
+        Arc::new(Routes::new(routes))
+    }
+}
+
+/// Reads the file again whenever it has changed. A wrong one changes nothing.
+async fn follow(
+    path: &Path,
+    mut known: Option<SystemTime>,
+    proxy: &Proxy,
+    functions: &mut Functions,
+) {
+    loop {
+        tokio::time::sleep(FOLLOW).await;
+        let found = modified(path);
+        if found == known {
+            continue;
+        }
+        known = found;
+        match Config::read(path) {
+            Ok(config) => {
+                proxy.set_routes(functions.update(&config));
+                tracing::info!(
+                    functions = config.function.len(),
+                    "configuration read again; limits and timeouts stay until the next start"
+                );
+            }
+            Err(error) => tracing::error!("{error}; the configuration before it stays in force"),
+        }
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path)
+        .and_then(|metadata| metadata.modified())
+        .ok()
+}

@@ -1,0 +1,145 @@
+//! Connections of clients: HTTP/1 and HTTP/2 without TLS, within limits.
+
+mod clients;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::config::{Limits, Timeouts};
+use crate::proxy::{Proxy, ResponseBody};
+
+use clients::Clients;
+
+/// Pause after a failure to accept a connection: the process may be short of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Interval in which the gateway looks whether an HTTP/2 client is still there.
+const PING: Duration = Duration::from_secs(30);
+
+/// Address of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress(pub SocketAddr);
+
+/// Serves `proxy` until `stop` completes. Then takes no more connections, lets clients end their
+/// requests within [`Timeouts::stop`], and closes idle connections.
+pub async fn serve(
+    listener: TcpListener,
+    proxy: Proxy,
+    limits: Limits,
+    timeouts: Timeouts,
+    stop: impl Future<Output = ()>,
+) {
+    let graceful = GracefulShutdown::new();
+    let mut tasks = JoinSet::new();
+    tokio::select! {
+        () = stop => {}
+        () = accept(&listener, &proxy, limits, timeouts, &graceful, &mut tasks) => {}
+    }
+    drop(listener);
+    if tokio::time::timeout(timeouts.stop(), graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::warn!("some requests had not ended when the gateway stopped");
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    proxy: &Proxy,
+    limits: Limits,
+    timeouts: Timeouts,
+    graceful: &GracefulShutdown,
+    tasks: &mut JoinSet<()>,
+) {
+    let builder = builder(limits, timeouts);
+    let clients = Clients::new(limits.connections, limits.connections_per_client);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = tasks.join_next() => continue,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Some(place) = clients.enter(address.ip()) else {
+            // Closed at once: others' connections stay.
+            tracing::debug!(client = %address.ip(), "too many connections");
+            continue;
+        };
+        let (proxy, builder, watcher) = (proxy.clone(), builder.clone(), graceful.watcher());
+        tasks.spawn(async move {
+            let _place = place;
+            let client = ClientAddress(address);
+            // hyper's timeout begins once the protocol is known.
+            let spoke = Arc::new(AtomicBool::new(false));
+            let silent = silent(Arc::clone(&spoke), timeouts.head());
+            let service = service_fn(move |request| {
+                spoke.store(true, Ordering::Relaxed);
+                answer(proxy.clone(), client, request)
+            });
+            let connection = builder.serve_connection(io(stream), service).into_owned();
+            tokio::select! {
+                ended = watcher.watch(connection) => if let Err(error) = ended {
+                    tracing::debug!(client = %address, "connection: {error}");
+                },
+                () = silent => tracing::debug!(client = %address, "connection without a request"),
+            }
+        });
+    }
+}
+
+/// Completes if nothing was asked within `time`.
+async fn silent(spoke: Arc<AtomicBool>, time: Duration) {
+    tokio::time::sleep(time).await;
+    if spoke.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn io(stream: TcpStream) -> TokioIo<TcpStream> {
+    // Answers are written whole; a failure costs a delay at most.
+    drop(stream.set_nodelay(true));
+    TokioIo::new(stream)
+}
+
+async fn answer(
+    proxy: Proxy,
+    client: ClientAddress,
+    request: Request<Incoming>,
+) -> Result<Response<ResponseBody>, std::convert::Infallible> {
+    Ok(proxy.answer(client, request).await)
+}
+
+fn builder(limits: Limits, timeouts: Timeouts) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(timeouts.head())
+        .max_buf_size(limits.head_bytes);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .adaptive_window(true)
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(timeouts.head());
+    builder
+}

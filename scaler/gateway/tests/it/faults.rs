@@ -1,0 +1,119 @@
+//! Instances that fail.
+
+use hyper::StatusCode;
+
+use crate::client::{ask, infer, send};
+use crate::gateway::{Gateway, function};
+use crate::instance::{Instance, Mode};
+use http_body_util::BodyExt as _;
+
+#[tokio::test]
+async fn a_request_that_reaches_no_instance_goes_to_another() {
+    let gone = Instance::start("gone", Mode::Answer).await;
+    let (address, here) = (gone.address, Instance::start("here", Mode::Answer).await);
+    gone.kill();
+    let gateway = Gateway::start(&function("embed", "", &[address, here.address], 4)).await;
+    for _ in 0..20 {
+        assert_eq!(ask(gateway.address, "embed").await.body, "here");
+    }
+    let metrics = gateway.page("/metrics").await;
+    assert!(
+        metrics.contains("tetris_gateway_unreachable_total{namespace=\"\",function=\"embed\"}"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("state=\"ejected\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_request_waits_while_its_only_instance_restarts() {
+    let first = Instance::start("first", Mode::Answer).await;
+    let address = first.address;
+    let gateway = Gateway::start(&function("embed", "", &[address], 1)).await;
+    assert_eq!(ask(gateway.address, "embed").await.body, "first");
+    first.kill();
+    let held = tokio::spawn(ask(gateway.address, "embed"));
+    gateway
+        .eventually(|loads| loads["functions"][0]["waiting"] == 1)
+        .await;
+    let listener = loop {
+        match tokio::net::TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+        }
+    };
+    let _second = Instance::on(listener, "second", Mode::Answer);
+    assert_eq!(held.await.unwrap().body, "second");
+}
+
+#[tokio::test]
+async fn a_request_that_was_sent_is_not_sent_again() {
+    let (breaks, other) = (
+        Instance::start("breaks", Mode::Break).await,
+        Instance::start("other", Mode::Answer).await,
+    );
+    let gateway = Gateway::start(&function("embed", "", &[breaks.address, other.address], 1)).await;
+    let answers = [
+        ask(gateway.address, "embed").await,
+        ask(gateway.address, "embed").await,
+    ];
+    let mut statuses = answers.map(|answer| answer.status.as_u16());
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 502]);
+    assert_eq!((breaks.seen().len(), other.seen().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn an_instance_that_fails_again_and_again_gets_no_requests_for_a_time() {
+    let (sick, well) = (
+        Instance::start("sick", Mode::Unavailable).await,
+        Instance::start("well", Mode::Answer).await,
+    );
+    let gateway = Gateway::start(&function("embed", "", &[sick.address, well.address], 1)).await;
+    let mut unavailable = 0;
+    for _ in 0..30 {
+        let answer = ask(gateway.address, "embed").await;
+        unavailable += usize::from(answer.status == StatusCode::SERVICE_UNAVAILABLE);
+    }
+    assert_eq!(sick.seen().len(), unavailable, "its answers are passed on");
+    assert!(
+        (1..=4).contains(&unavailable),
+        "three in a row, and one on probation: {unavailable}"
+    );
+}
+
+#[tokio::test]
+async fn a_response_that_breaks_off_is_broken_for_the_client_too() {
+    let instance = Instance::start("truncates", Mode::Truncate).await;
+    let gateway = Gateway::start(&function("chat", "", &[instance.address], 1)).await;
+    let response = send(gateway.address, infer("chat")).await.unwrap();
+    assert!(
+        response.into_body().collect().await.is_err(),
+        "a truncated answer must not look whole"
+    );
+    gateway
+        .eventually(|loads| loads["functions"][0]["in_flight"] == 0)
+        .await;
+    assert!(
+        gateway
+            .page("/metrics")
+            .await
+            .contains("outcome=\"broken\"} 1")
+    );
+}
+
+#[tokio::test]
+async fn an_instance_that_hangs_is_given_up_after_the_timeout() {
+    let hangs = Instance::start("hangs", Mode::Hold).await;
+    let text = format!(
+        "[timeouts]\nresponse = \"200ms\"\n{}",
+        function("embed", "", &[hangs.address], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    let answer = ask(gateway.address, "embed").await;
+    assert_eq!(answer.status, StatusCode::GATEWAY_TIMEOUT);
+    assert!(
+        answer.body.contains("sent no response within 200ms"),
+        "{}",
+        answer.body
+    );
+}

@@ -1,0 +1,210 @@
+//! Clients that mean harm: others notice nothing, and no instance sees a second request in one.
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::client::{ask, infer, raw, send, whole};
+use crate::gateway::{Gateway, function};
+use crate::instance::{Instance, Mode};
+
+#[tokio::test]
+async fn a_slow_body_takes_no_slot() {
+    let instance = Instance::start("one", Mode::Answer).await;
+    let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(gateway.address).await.unwrap();
+        stream
+            .write_all(
+                b"POST /functions/embed/x HTTP/1.1\r\nhost: g\r\ncontent-length: 100\r\n\r\n{",
+            )
+            .await
+            .unwrap();
+        slow.push(stream);
+    }
+    gateway
+        .eventually(|loads| loads["functions"][0]["requests"] == 20)
+        .await;
+    assert_eq!(ask(gateway.address, "embed").await.body, "one");
+    assert_eq!(gateway.loads().await["functions"][0]["waiting"], 0);
+}
+
+#[tokio::test]
+async fn slow_heads_and_bodies_come_to_an_end() {
+    let instance = Instance::start("one", Mode::Answer).await;
+    let text = format!(
+        "[timeouts]\nhead = \"200ms\"\nbody = \"200ms\"\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    for begin in [
+        "",
+        "PRI * HT",
+        "PRI * HTTP/2.0\r\n\r\n",
+        "POST /functions/embed/x HT",
+    ] {
+        let answer = raw(gateway.address, begin.as_bytes()).await;
+        assert!(!answer.contains(" 200 "), "{begin}: {answer}");
+    }
+    let body = "POST /functions/embed/x HTTP/1.1\r\nhost: g\r\ncontent-length: 9\r\n\r\n{";
+    let answer = raw(gateway.address, body.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(instance.seen().is_empty());
+}
+
+#[tokio::test]
+async fn requests_with_two_readings_are_refused_and_never_seen_as_two() {
+    let instance = Instance::start("one", Mode::Answer).await;
+    let text = format!(
+        "[timeouts]\nhead = \"300ms\"\nbody = \"300ms\"\n{}",
+        function("embed", "", &[instance.address], 8)
+    );
+    let gateway = Gateway::start(&text).await;
+    let hidden = "GET /hidden HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n";
+    let forms = [
+        "content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\ncontent-length: 4\r\n\r\n0\r\n\r\n",
+        "content-length: 4\r\ncontent-length: 60\r\n\r\nabcd",
+        "content-length: 4, 60\r\n\r\nabcd",
+        "content-length: +4\r\n\r\nabcd",
+        "content-length: 0x4\r\n\r\nabcd",
+        "content-length : 4\r\n\r\nabcd",
+        " content-length: 4\r\n\r\nabcd",
+        "transfer-encoding: identity\r\ncontent-length: 4\r\n\r\nabcd",
+        "transfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\ntransfer-encoding: x\r\n\r\n0\r\n\r\n",
+        "transfer-encoding:\x0bchunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\nffffffffffffffff0\r\n",
+        "transfer-encoding: chunked\r\n\r\n4;\nx\r\nabcd\r\n0\r\n\r\n",
+        "host: other\r\n\r\n",
+        "connection: upgrade\r\nupgrade: websocket\r\ncontent-length: 0\r\n\r\n",
+    ];
+    for form in forms {
+        let text = format!("POST /functions/embed/x HTTP/1.1\r\nhost: g\r\n{form}{hidden}");
+        let before = instance.seen().len();
+        let answer = raw(gateway.address, text.as_bytes()).await;
+        let seen = instance.seen();
+        let paths: Vec<_> = seen
+            .iter()
+            .skip(before)
+            .map(|one| one.path.as_str())
+            .collect();
+        // A second request has no prefix of a function: the gateway answers it itself, with 404.
+        assert!(
+            paths.len() <= 1 && !paths.contains(&"/hidden"),
+            "{form:?}: {paths:?}"
+        );
+        if paths.is_empty() {
+            assert!(!answer.starts_with("HTTP/1.1 200"), "{form:?}: {answer}");
+        }
+    }
+    // A chunked body goes on with a length, and the second request on the connection is the gateway's.
+    let good = format!(
+        "POST /functions/embed/x HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n{hidden}"
+    );
+    let answer = raw(gateway.address, good.as_bytes()).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("HTTP/1.1 404"),
+        "{answer}"
+    );
+    let seen = instance.seen();
+    let last = seen.last().unwrap();
+    assert_eq!(
+        (&last.body[..], &last.headers["content-length"]),
+        (&b"abcd"[..], &"4".parse().unwrap())
+    );
+    assert!(!last.headers.contains_key("transfer-encoding"));
+}
+
+#[tokio::test]
+async fn large_heads_and_bodies_are_refused() {
+    let instance = Instance::start("one", Mode::Answer).await;
+    let text = format!(
+        "[limits]\nhead = \"8KiB\"\nbody = \"1KiB\"\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    let line = format!("x-large: {}\r\n", "x".repeat(1_000));
+    let head = format!(
+        "GET /functions/embed/x HTTP/1.1\r\nhost: g\r\n{}\r\n",
+        line.repeat(20)
+    );
+    let answer = raw(gateway.address, head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    let many: String = (0..500)
+        .map(|number| format!("x-{number}: 1\r\n"))
+        .collect();
+    let answer = raw(
+        gateway.address,
+        format!("GET /functions/embed/x HTTP/1.1\r\nhost: g\r\n{many}\r\n").as_bytes(),
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    let mut request = infer("embed");
+    *request.body_mut() = http_body_util::Full::new(vec![b' '; 1_025].into());
+    let answer = whole(send(gateway.address, request).await.unwrap()).await;
+    assert_eq!(answer.status.as_u16(), 413);
+    let chunked = format!(
+        "POST /functions/embed/x HTTP/1.1\r\nhost: g\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n401\r\n{}\r\n0\r\n\r\n",
+        " ".repeat(0x401)
+    );
+    let answer = raw(gateway.address, chunked.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    assert!(instance.seen().is_empty());
+}
+
+#[tokio::test]
+async fn one_client_gets_its_connections_and_no_more() {
+    let instance = Instance::start("one", Mode::Answer).await;
+    let text = format!(
+        "[limits]\nconnections_per_client = 10\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    let mut open = Vec::new();
+    for _ in 0..10 {
+        open.push(TcpStream::connect(gateway.address).await.unwrap());
+    }
+    // The eleventh is closed at once.
+    assert_eq!(raw(gateway.address, b"").await, "");
+    // Another address of this machine is another client.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.9:0".parse().unwrap()).unwrap();
+    let mut other = socket.connect(gateway.address).await.unwrap();
+    other
+        .write_all(b"GET /functions/embed/x HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut other, &mut answer)
+        .await
+        .unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    drop(open);
+}
+
+#[tokio::test]
+async fn bodies_in_memory_are_bounded_over_all_clients() {
+    let instance = Instance::start("busy", Mode::Hold).await;
+    let text = format!(
+        "[limits]\nbodies = \"8KiB\"\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    let large = || {
+        let mut request = infer("embed");
+        *request.body_mut() = http_body_util::Full::new(vec![b' '; 8 << 10].into());
+        request
+    };
+    let address = gateway.address;
+    let held = tokio::spawn(async move { whole(send(address, large()).await.unwrap()).await });
+    gateway
+        .eventually(|loads| loads["functions"][0]["in_flight"] == 1)
+        .await;
+    let refused = whole(send(gateway.address, large()).await.unwrap()).await;
+    assert_eq!(refused.status.as_u16(), 503);
+    assert!(refused.body.contains("limits.bodies"), "{}", refused.body);
+    instance.open();
+    assert_eq!(held.await.unwrap().body, "busy");
+}

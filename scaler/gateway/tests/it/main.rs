@@ -1,0 +1,10 @@
+//! Tests of the gateway with instances that behave as told.
+
+mod client;
+mod faults;
+mod forwarding;
+mod gateway;
+mod hostile;
+mod instance;
+mod life;
+mod queueing;
