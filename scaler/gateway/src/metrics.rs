@@ -141,28 +141,28 @@ impl Metrics {
         for function in routes.functions() {
             let labels = of(function.name());
             let load = function.load();
-            set(&self.waiting, labels.clone(), load.waiting);
-            set(&self.in_flight, labels.clone(), load.in_flight);
+            set(&self.waiting, &labels, load.waiting);
+            set(&self.in_flight, &labels, load.in_flight);
             let endpoints = function.endpoints();
             let count = |holds: fn(&tetris_scaler_dispatch::InstanceLoad) -> bool| {
                 endpoints.iter().filter(|one| holds(&one.load)).count()
             };
             let state = |state| with(labels.clone(), "state", state);
-            set(&self.instances, state("available"), load.available);
+            set(&self.instances, &state("available"), load.available);
             set(
                 &self.instances,
-                state("draining"),
+                &state("draining"),
                 count(|one| one.draining),
             );
-            set(&self.instances, state("ejected"), count(|one| one.ejected));
+            set(&self.instances, &state("ejected"), count(|one| one.ejected));
         }
         encode([&self.registry])
     }
 }
 
-fn set(gauges: &Family<Labels, Gauge>, labels: Labels, value: usize) {
+fn set(gauges: &Family<Labels, Gauge>, labels: &Labels, value: usize) {
     gauges
-        .get_or_create(&labels)
+        .get_or_create(labels)
         .set(i64::try_from(value).unwrap_or(i64::MAX));
 }
 

@@ -92,12 +92,11 @@ impl Routes {
             })
         };
         let (first, after) = split(rest);
-        let (function, after) = match find("", first) {
-            Some(function) => (function, after),
-            None => {
-                let (second, after) = split(after.strip_prefix('/')?);
-                (find(first, second)?, after)
-            }
+        let (function, after) = if let Some(function) = find("", first) {
+            (function, after)
+        } else {
+            let (second, after) = split(after.strip_prefix('/')?);
+            (find(first, second)?, after)
         };
         let path = if after.starts_with('/') {
             PathAndQuery::try_from(after)

@@ -161,7 +161,10 @@ fn a_slow_instance_gets_less() {
         // The first takes ten times as long as profiled.
         for (instance, took_ms) in [(2, 100), (1, 900)] {
             world.now_us += took_ms * MS;
-            let its = world.in_flight.iter().filter(|(_, (at, _))| *at == instance);
+            let its = world
+                .in_flight
+                .iter()
+                .filter(|(_, (at, _))| *at == instance);
             for id in its.map(|(&id, _)| id).collect::<Vec<_>>() {
                 world.complete(id, Outcome::Served);
             }

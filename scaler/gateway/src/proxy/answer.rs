@@ -1,5 +1,6 @@
 //! Answers of the gateway's own, in the form that the client's protocol has for errors.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -158,7 +159,8 @@ fn percent_encoded(text: &str) -> String {
         if (b' '..=b'~').contains(&byte) && byte != b'%' {
             encoded.push(byte.into());
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            // Writing to a text cannot fail.
+            let _written = write!(encoded, "%{byte:02X}");
         }
     }
     encoded

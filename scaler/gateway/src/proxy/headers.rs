@@ -8,7 +8,7 @@ use hyper::header::{
     TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::request::Parts;
-use hyper::http::uri::PathAndQuery;
+use hyper::http::uri::{Authority, PathAndQuery};
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 
 use super::{Problem, ResponseBody, WAIT, is_grpc};
@@ -51,7 +51,7 @@ pub(super) fn check(parts: &Parts) -> Result<(), Problem> {
 
 /// Host of a request: that of its URI, or of its header.
 pub(super) fn host(parts: &Parts) -> Option<&str> {
-    let own = parts.uri.authority().map(|authority| authority.as_str());
+    let own = parts.uri.authority().map(Authority::as_str);
     own.or_else(|| parts.headers.get(HOST)?.to_str().ok())
 }
 

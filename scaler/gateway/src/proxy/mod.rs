@@ -246,18 +246,15 @@ fn wait_of(parts: &Parts) -> Result<Option<Duration>, Problem> {
         return Ok(None);
     };
     let text = value.to_str().unwrap_or_default();
-    match text.parse::<u32>() {
-        Ok(ms) => Ok(Some(Duration::from_millis(ms.into()))),
-        Err(_) => {
-            let problem =
-                format!("header {WAIT}: expected a number of milliseconds, found `{text}`");
-            Err(Problem::new(
-                StatusCode::BAD_REQUEST,
-                "bad-request",
-                problem,
-            ))
-        }
+    if let Ok(ms) = text.parse::<u32>() {
+        return Ok(Some(Duration::from_millis(ms.into())));
     }
+    let problem = format!("header {WAIT}: expected a number of milliseconds, found `{text}`");
+    Err(Problem::new(
+        StatusCode::BAD_REQUEST,
+        "bad-request",
+        problem,
+    ))
 }
 
 /// True for requests that go on by HTTP/2: gRPC has no other form.

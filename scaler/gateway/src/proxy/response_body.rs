@@ -48,9 +48,9 @@ impl Ending {
         }
         counted.ended(if failed { "fault" } else { "served" });
         if failed {
-            grant.failed()
+            grant.failed();
         } else {
-            grant.served()
+            grant.served();
         }
     }
 

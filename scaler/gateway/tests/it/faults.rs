@@ -6,6 +6,9 @@ use crate::client::{ask, infer, send};
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
 use http_body_util::BodyExt as _;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 #[tokio::test]
 async fn a_request_that_reaches_no_instance_goes_to_another() {
@@ -36,7 +39,7 @@ async fn a_request_waits_while_its_only_instance_restarts() {
         .eventually(|loads| loads["functions"][0]["waiting"] == 1)
         .await;
     let listener = loop {
-        match tokio::net::TcpListener::bind(address).await {
+        match TcpListener::bind(address).await {
             Ok(listener) => break listener,
             Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
         }
@@ -83,11 +86,22 @@ async fn an_instance_that_fails_again_and_again_gets_no_requests_for_a_time() {
 
 #[tokio::test]
 async fn a_response_that_breaks_off_is_broken_for_the_client_too() {
-    let instance = Instance::start("truncates", Mode::Truncate).await;
-    let gateway = Gateway::start(&function("chat", "", &[instance.address], 1)).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (breaks, broken) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfirst";
+        stream.write_all(head).await.unwrap();
+        broken.await.unwrap();
+    });
+    let gateway = Gateway::start(&function("chat", "", &[address], 1)).await;
     let response = send(gateway.address, infer("chat")).await.unwrap();
+    let mut body = response.into_body();
+    assert!(body.frame().await.unwrap().is_ok());
+    breaks.send(()).unwrap();
     assert!(
-        response.into_body().collect().await.is_err(),
+        body.collect().await.is_err(),
         "a truncated answer must not look whole"
     );
     gateway

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser as _;
+use http_body_util::Full;
 use tetris_gateway::cli::{Cli, Command};
 use tetris_gateway::run::{Addresses, run_until};
 use tokio::sync::oneshot;
@@ -93,7 +94,7 @@ impl Gateway {
     pub async fn page(&self, path: &str) -> String {
         let request = hyper::Request::get(path)
             .header("host", "gateway")
-            .body(Default::default())
+            .body(Full::default())
             .unwrap();
         client::whole(client::send(self.own, request).await.unwrap())
             .await

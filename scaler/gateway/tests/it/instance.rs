@@ -37,8 +37,6 @@ pub enum Mode {
     Unavailable,
     /// Sends `first`, and `second` once opened.
     Stream,
-    /// Sends `first`, and breaks off once opened.
-    Truncate,
 }
 
 pub struct Instance {
@@ -167,16 +165,12 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         }
         Mode::Break => Err(std::io::Error::other("as told")),
         Mode::Unavailable => Ok(text(StatusCode::SERVICE_UNAVAILABLE, shared.name)),
-        Mode::Stream | Mode::Truncate => {
+        Mode::Stream => {
             let (mut sender, channel) = Channel::<Bytes, std::io::Error>::new(4);
             tokio::spawn(async move {
                 let _at_once = at_once;
                 drop(sender.send_data(Bytes::from_static(b"first")).await);
                 opened.wait_for(|open| *open).await.unwrap();
-                if mode == Mode::Truncate {
-                    sender.abort(std::io::Error::other("as told"));
-                    return;
-                }
                 drop(sender.send_data(Bytes::from_static(b"second")).await);
             });
             Ok(Response::new(channel.boxed()))
