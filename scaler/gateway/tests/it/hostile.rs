@@ -132,9 +132,7 @@ async fn large_heads_and_bodies_are_refused() {
     );
     let answer = raw(gateway.address, head.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
-    let many: String = (0..500)
-        .map(|number| format!("x-{number}: 1\r\n"))
-        .collect();
+    let many = "x-many: 1\r\n".repeat(500);
     let answer = raw(
         gateway.address,
         format!("GET /functions/embed/x HTTP/1.1\r\nhost: g\r\n{many}\r\n").as_bytes(),
