@@ -76,7 +76,7 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
 /// # Errors
 ///
 /// Fails if none is configured, or its certificates or credentials are unusable.
-pub(crate) async fn client() -> Result<Client, RunError> {
+pub async fn client() -> Result<Client, RunError> {
     let mut config = Config::infer().await?;
     config.connect_timeout = Some(CONNECT);
     // Passes and watches retry by themselves, and must not wait for one function.

@@ -13,6 +13,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::cli::Run;
+use crate::cluster::{self, Cluster};
 use crate::config::{Config, ConfigError};
 use crate::function::{Function, FunctionName};
 use crate::loads::Origin;
@@ -32,6 +33,14 @@ pub enum RunError {
     /// An unusable configuration file.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Functions in a file, and in a cluster.
+    #[error(
+        "the file has functions, and --cluster takes them from the cluster; leave out one of them"
+    )]
+    BothSources,
+    /// A failure to reach the API server.
+    #[error(transparent)]
+    Cluster(#[from] tetris_scaler::run::RunError),
     /// An address that cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -77,8 +86,12 @@ pub async fn run_until(
     stop: impl Future<Output = ()>,
     serving: impl FnOnce(Addresses),
 ) -> Result<(), RunError> {
-    let changed = modified(&args.config);
-    let config = Config::read(&args.config)?;
+    let path = args.config.as_deref();
+    let changed = path.and_then(modified);
+    let config = path.map(Config::read).transpose()?.unwrap_or_default();
+    if args.cluster && !config.function.is_empty() {
+        return Err(RunError::BothSources);
+    }
     let clients = listen("listen", args.listen).await?;
     let own = listen("metrics-listen", args.metrics_listen).await?;
     serving(Addresses {
@@ -89,7 +102,14 @@ pub async fn run_until(
     let proxy = Proxy::new(&config.limits, config.timeouts, Arc::clone(&metrics));
     let mut functions = Functions::default();
     proxy.set_routes(functions.update(&config));
-    let ready = Arc::new(AtomicBool::new(true));
+    // A cluster's functions are not known yet.
+    let ready = Arc::new(AtomicBool::new(!args.cluster));
+    let cluster = if args.cluster {
+        let client = cluster::client().await?;
+        Some(Cluster::new(client, args.namespace.clone(), config.cluster))
+    } else {
+        None
+    };
     let pages = Pages {
         proxy: proxy.clone(),
         metrics,
@@ -116,14 +136,26 @@ pub async fn run_until(
         ended.send_replace(true);
     };
     let following = async {
+        let sources = async {
+            match (&cluster, path) {
+                (Some(cluster), _) => {
+                    cluster
+                        .run(&proxy, || ready.store(true, Ordering::Relaxed))
+                        .await;
+                }
+                (None, Some(path)) => follow(path, changed, &proxy, &mut functions).await,
+                (None, None) => {}
+            }
+        };
+        // Also while requests end: one that waits may still get a new instance.
         tokio::select! {
-            () = follow(&args.config, changed, &proxy, &mut functions) => {}
-            () = until(stopped.clone()) => {}
+            () = sources => {}
+            () = until(end.clone()) => {}
         }
     };
     // Loads are reported until the last request has ended.
     let limits = ConnectionLimits::default();
-    let reporting = serve(own, Plain, pages::router(pages), limits, until(end));
+    let reporting = serve(own, Plain, pages::router(pages), limits, until(end.clone()));
     tokio::join!(proxying, following, reporting, farewell);
     Ok(())
 }

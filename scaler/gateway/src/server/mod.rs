@@ -2,14 +2,16 @@
 
 mod clients;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -30,8 +32,10 @@ const PING: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(pub SocketAddr);
 
-/// Serves `proxy` until `stop` completes. Then takes no more connections, lets clients end their
-/// requests within [`Timeouts::stop`], and closes idle connections.
+/// Serves `proxy` until `stop` completes. For [`Timeouts::farewell`] after that, it still takes
+/// connections and requests, and ends each HTTP/1 connection with its response: who balances the load
+/// may not know yet, and a client must not meet the end of an idle connection with a request. Then it
+/// lets clients end their requests within [`Timeouts::stop`].
 pub async fn serve(
     listener: TcpListener,
     proxy: Proxy,
@@ -41,9 +45,19 @@ pub async fn serve(
 ) {
     let graceful = GracefulShutdown::new();
     let mut tasks = JoinSet::new();
+    let leaving = Arc::new(AtomicBool::new(false));
+    let until = async {
+        stop.await;
+        leaving.store(true, Ordering::Relaxed);
+        tokio::time::sleep(timeouts.farewell()).await;
+    };
+    let service = Service {
+        proxy,
+        leaving: Arc::clone(&leaving),
+    };
     tokio::select! {
-        () = stop => {}
-        () = accept(&listener, &proxy, limits, timeouts, &graceful, &mut tasks) => {}
+        () = until => {}
+        () = accept(&listener, &service, limits, timeouts, &graceful, &mut tasks) => {}
     }
     drop(listener);
     if tokio::time::timeout(timeouts.stop(), graceful.shutdown())
@@ -54,9 +68,32 @@ pub async fn serve(
     }
 }
 
+/// Parts that answer requests.
+#[derive(Clone, Debug)]
+struct Service {
+    proxy: Proxy,
+    leaving: Arc<AtomicBool>,
+}
+
+impl Service {
+    async fn answer(
+        self,
+        client: ClientAddress,
+        request: Request<Incoming>,
+    ) -> Result<Response<ResponseBody>, Infallible> {
+        let is_http2 = request.version() == Version::HTTP_2;
+        let mut response = self.proxy.answer(client, request).await;
+        if self.leaving.load(Ordering::Relaxed) && !is_http2 {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        Ok(response)
+    }
+}
+
 async fn accept(
     listener: &TcpListener,
-    proxy: &Proxy,
+    service: &Service,
     limits: Limits,
     timeouts: Timeouts,
     graceful: &GracefulShutdown,
@@ -82,7 +119,7 @@ async fn accept(
             tracing::debug!(client = %address.ip(), "too many connections");
             continue;
         };
-        let (proxy, builder, watcher) = (proxy.clone(), builder.clone(), graceful.watcher());
+        let (service, builder, watcher) = (service.clone(), builder.clone(), graceful.watcher());
         tasks.spawn(async move {
             let _place = place;
             let client = ClientAddress(address);
@@ -91,7 +128,7 @@ async fn accept(
             let silent = silent(Arc::clone(&spoke), timeouts.head());
             let service = service_fn(move |request| {
                 spoke.store(true, Ordering::Relaxed);
-                answer(proxy.clone(), client, request)
+                service.clone().answer(client, request)
             });
             let connection = builder.serve_connection(io(stream), service).into_owned();
             tokio::select! {
@@ -116,14 +153,6 @@ fn io(stream: TcpStream) -> TokioIo<TcpStream> {
     // Answers are written whole; a failure costs a delay at most.
     drop(stream.set_nodelay(true));
     TokioIo::new(stream)
-}
-
-async fn answer(
-    proxy: Proxy,
-    client: ClientAddress,
-    request: Request<Incoming>,
-) -> Result<Response<ResponseBody>, std::convert::Infallible> {
-    Ok(proxy.answer(client, request).await)
 }
 
 fn builder(limits: Limits, timeouts: Timeouts) -> Builder<TokioExecutor> {
