@@ -24,7 +24,7 @@ use crate::routes::{Route, Routes};
 use crate::server;
 
 /// Interval in which the gateway looks at its file.
-const FOLLOW: Duration = Duration::from_secs(1);
+const FOLLOW: Duration = Duration::from_millis(250);
 
 /// The reason the gateway cannot run.
 #[derive(Debug, Error)]
