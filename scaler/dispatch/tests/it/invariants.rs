@@ -78,7 +78,7 @@ fn happens(world: &mut World, event: &Event) {
             }
         }
         Event::Add(at, batch, concurrency, latency_ms) => {
-            world.add(at, capacity(batch, concurrency, latency_ms))
+            world.add(at, capacity(batch, concurrency, latency_ms));
         }
         Event::Drain(at) => world.drain(at),
         Event::Remove(at) => world.remove(at),
