@@ -86,6 +86,16 @@ const MAY: [(&str, &[&str]); 27] = [
         ],
     ),
     ("tetris-scaler-dispatch", &["tetris-scaler-core"]),
+    (
+        "tetris-gateway",
+        &[
+            "tetris-conventions",
+            "tetris-scaler",
+            "tetris-scaler-core",
+            "tetris-scaler-dispatch",
+            "tetris-service-kit",
+        ],
+    ),
     ("tetris-scaler-profiler", &["tetris-scaler-core"]),
     ("tetris-simulation", &[]),
     (
