@@ -178,7 +178,7 @@ fn haproxy(
     more: impl Fn(&Backend) -> String,
 ) -> Result<String> {
     let mut text = format!(
-        "global\n  nbthread 2\n  maxconn 18000\n\
+        "global\n  nbthread 2\n  maxconn 12000\n  no strict-limits\n\
          defaults\n  mode http\n  timeout client 60s\n  timeout server 60s\n  timeout connect 2s\n  timeout queue 60s\n  \
          http-reuse always\n\
          frontend in\n  bind {address}\n  default_backend instances\n\

@@ -2,10 +2,17 @@
 
 mod client;
 mod endurance;
+#[path = "../../../../deploy/tests/shared/exit_codes_page.rs"]
+mod exit_codes_page;
 mod faults;
 mod forwarding;
 mod gateway;
+#[path = "../../../../deploy/tests/shared/generated_page.rs"]
+mod generated_page;
 mod hostile;
 mod instance;
 mod life;
+#[path = "../../../../deploy/tests/shared/metrics_page.rs"]
+mod metrics_page;
+mod pages;
 mod queueing;

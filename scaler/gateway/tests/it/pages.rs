@@ -1,0 +1,39 @@
+//! Pages of the documents that are written from the program.
+
+use std::process::Command;
+
+use hyper::StatusCode;
+use tetris_gateway::config::Config;
+
+use crate::client::ask;
+use crate::gateway::{Gateway, function};
+use crate::instance::{Instance, Mode};
+use crate::{exit_codes_page, metrics_page};
+
+#[tokio::test]
+async fn the_page_of_metrics_has_every_metric() {
+    let gone = Instance::start("gone", Mode::Answer).await;
+    let (address, here) = (gone.address, Instance::start("here", Mode::Answer).await);
+    gone.kill();
+    let text = function("embed", "", &[address, here.address], 1) + &function("none", "queue = 0", &[], 1);
+    let gateway = Gateway::start(&text).await;
+    for _ in 0..2 {
+        assert_eq!(ask(gateway.address, "embed").await.status, StatusCode::OK);
+    }
+    let refused = ask(gateway.address, "none").await.status;
+    assert_eq!(refused, StatusCode::TOO_MANY_REQUESTS);
+    metrics_page::check("tetris-gateway", &gateway.page("/metrics").await);
+}
+
+#[test]
+fn the_page_of_exit_codes_has_those_of_the_help() {
+    let help = Command::new(env!("CARGO_BIN_EXE_tetris-gateway")).arg("--help").output().unwrap();
+    exit_codes_page::check("tetris-gateway", &String::from_utf8(help.stdout).unwrap());
+}
+
+#[test]
+fn the_example_is_a_valid_file() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gateway.toml");
+    let config = Config::read(path.as_ref()).unwrap();
+    assert_eq!(config.function["embed"].instance.len(), 2);
+}
