@@ -268,7 +268,7 @@ def measured(
             own = shutil.copytree(folder, tmp_path / f"model-{number}")
             started.append(stack.enter_context(start(PROGRAM, own, arguments)))
             said.append(started[-1].line(HANGS_S))
-        written = [smaps(view or store, engine.pid)["Private_Dirty"] for engine in started]
+        written = [smaps(view or store, engine.pid)["Anonymous"] for engine in started]
         speeds = [(again(stock), again(started[-1])) for _ in range(ROUNDS)]
         return Figures(stock_said, said, node_bytes(store), written, speeds)
 
