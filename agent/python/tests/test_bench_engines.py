@@ -43,7 +43,7 @@ def check(engine: dict[str, Any]) -> None:
     bars = {bar["name"]: bar for bar in engine["bars"]}
     assert set(bars) == {"memory of 2 replicas", "weights in the next replicas", "speed", "outputs"}
     assert bars["outputs"]["met"] is True
-    # Of such a small model the interpreters' private memory hides the share, but not the store's pages that they use.
+    # Of such a small model private memory of the interpreters hides the share, but not the store's pages that they use.
     [group] = engine["ways"][TETRIS]["groups"]
     assert group["mapped_bytes"] > 0.5 * engine["weight_bytes"]
     [group] = engine["ways"][STOCK]["groups"]
@@ -116,6 +116,7 @@ def group(after: int, output: str = "same", seconds: tuple[float, ...] = (1.0, 1
     return {
         "before_bytes": 40 * MIB,
         "after_bytes": after * MIB,
+        "unmapped_bytes": 0,
         "weights_s": list(seconds),
         "weight_bytes": [100 * MIB] * len(seconds),
         "outputs": [output] * len(seconds),

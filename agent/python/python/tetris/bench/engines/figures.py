@@ -22,12 +22,12 @@ def of(replicas: int, ways: Ways) -> dict[str, Any]:
     for way in ways.values():
         samples = [_copies(group, weight_bytes, empty_bytes) for group in way["groups"]]
         way["copies"] = samples
+        way["unmapped_copies"] = [group["unmapped_bytes"] / weight_bytes for group in way["groups"]]
         way["first_s"] = [group["weights_s"][0] for group in way["groups"]]
         way["next_s"] = [seconds for group in way["groups"] for seconds in group["weights_s"][1:]]
         way["outputs"] = sorted({output for group in way["groups"] for output in group["outputs"]})
         way["medians"] = {
-            "copies": stats.median(samples),
-            **{key: stats.median(way[key]) for key in ("first_s", "next_s", "per_second")},
+            key: stats.median(way[key]) for key in ("copies", "unmapped_copies", "first_s", "next_s", "per_second")
         }
     agree = ways[TETRIS]["outputs"] == ways[STOCK]["outputs"] and len(ways[TETRIS]["outputs"]) == 1
     return {
@@ -100,6 +100,6 @@ def _copies(group: dict[str, Any], weight_bytes: int, empty_bytes: int) -> float
 
 
 def _weight_bytes(groups: Iterable[dict[str, Any]]) -> int:
-    """Bytes of the weights that one replica runs on, as those say who know; 0 if nobody does."""
+    """Bytes of the weights that one replica runs on, by the replicas that know them; 0 if none does."""
     known = [count for group in groups for count in group["weight_bytes"] if count is not None]
     return int(statistics.median(known)) if known else 0

@@ -29,7 +29,7 @@ STORE_COPIES = 3
 
 @dataclass(frozen=True)
 class Options:
-    """Extent of a measurement."""
+    """Settings of a run."""
 
     replicas: int
     rounds: int
@@ -197,6 +197,7 @@ class Group(contextlib.ExitStack):
         for replica in self._replicas:
             replica.ready()
         before, _ = self._held(store)
+        unmapped = self._unmapped(store)
         loads, outputs = [], []
         for replica, folder in zip(self._replicas, folders, strict=True):
             memory.back(bench.file_bytes)
@@ -210,6 +211,7 @@ class Group(contextlib.ExitStack):
             "before_bytes": before,
             "after_bytes": after,
             "mapped_bytes": mapped,
+            "unmapped_bytes": self._unmapped(store) - unmapped,
         }
 
     def _store(self) -> Place | None:
@@ -221,14 +223,24 @@ class Group(contextlib.ExitStack):
         return room
 
     def _held(self, store: Place | None) -> tuple[int, int]:
-        """Memory of the replicas with the store's pages that nobody maps, and the store's pages that they map."""
+        """Memory of the replicas with the store's pages that nobody maps, and the store's pages that they map.
+
+        Of file pages those of the models alone: how many of a library's pages are mapped says nothing of weights.
+        """
         for replica in self._replicas:
             replica.ask("settle")
-        held = ProcessMemory.of_all(replica.pid for replica in self._replicas).held
+        pids = [replica.pid for replica in self._replicas]
+        total = ProcessMemory.of_all(pids)
+        files = sum(memory.mapped_pages(pid, self._bench.options.workdir) for pid in pids)
+        held = total.pss_anon + total.pss_shmem + total.page_tables + files
         if store is None:
             return held, 0
-        mapped = sum(memory.mapped_pages(replica.pid, store.path) for replica in self._replicas)
+        mapped = sum(memory.mapped_pages(pid, store.path) for pid in pids)
         return held + max(0, store.used() - mapped), mapped
+
+    def _unmapped(self, store: Place | None) -> int:
+        """Bytes of the store's objects that no replica maps."""
+        return memory.unmapped((replica.pid for replica in self._replicas), store.path) if store else 0
 
 
 def _side_by_side(bench: Bench, replicas: dict[str, Replica], order: random.Random) -> dict[str, list[float]]:

@@ -14,7 +14,7 @@ class Engine:
     name: str
     """Name on the command line and in every output."""
     description: str
-    """Weights that it runs on."""
+    """Model and weights, in one line."""
     modules: tuple[str, ...]
     """Modules that its interpreter must have."""
     packages: tuple[str, ...]

@@ -5,6 +5,9 @@ from typing import Any
 from .. import machine
 from ..report import size, table, time
 
+UNMAPPED = 0.01
+"""Copies in the store that nobody maps, from which on they are told."""
+
 
 def head(report: dict[str, Any]) -> str:
     """Machine and settings."""
@@ -42,7 +45,10 @@ def _row(name: str, way: dict[str, Any]) -> tuple[str, ...]:
     medians = way["medians"]
     seconds = (medians["first_s"], medians["next_s"])
     first, following = (time(None if value is None else 1e9 * value) for value in seconds)
-    return (name, f"{medians['copies']:.3f} copies", first, following, f"{medians['per_second']:.3g}")
+    copies = f"{medians['copies']:.3f} copies"
+    if medians["unmapped_copies"] >= UNMAPPED:
+        copies += f", {medians['unmapped_copies']:.3f} unmapped"
+    return (name, copies, first, following, f"{medians['per_second']:.3g}")
 
 
 def _bar(bar: dict[str, Any]) -> tuple[str, ...]:
