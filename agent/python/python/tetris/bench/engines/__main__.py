@@ -43,6 +43,8 @@ NOTES = (
     "store; the next ones find it filled. The page cache is hot. Engines, libraries and first calls come before.",
     "Speed: a replica of each way, all alive, asked by turns in random order; the ratio is the median of those within "
     "a turn, its range the 95 % interval of that median. Other ranges are those of rounds, or their middle half.",
+    "llama.cpp runs on the mapped file and makes nothing of it: the time of its weights has no limit. Each of its "
+    "replicas has a copy of the file, since the page cache would share one.",
     "With share_module_ each process makes its weights and hashes them: it saves memory, and no time.",
 )
 

@@ -14,8 +14,8 @@ COPIES, NEXT, SPEED = 1.05, 0.1, 0.98
 Ways = dict[str, dict[str, Any]]
 
 
-def of(replicas: int, ways: Ways) -> dict[str, Any]:
-    """Sums up what was measured of each way, and judges it."""
+def of(replicas: int, ways: Ways, *, has_time_limit: bool = True) -> dict[str, Any]:
+    """Sums up what was measured of each way, and judges it; the time of the weights if it has a limit."""
     groups = [group for way in ways.values() for group in way["groups"]]
     weight_bytes = _weight_bytes(groups)
     empty_bytes = _weight_bytes(group["empty"] for group in groups if group["empty"] is not None)
@@ -35,12 +35,12 @@ def of(replicas: int, ways: Ways) -> dict[str, Any]:
         "replicas": replicas,
         "ways": ways,
         "outputs_agree": agree,
-        "bars": bars(replicas, ways, agree),
+        "bars": bars(replicas, ways, agree, NEXT if has_time_limit else None),
     }
 
 
-def bars(replicas: int, ways: Ways, agree: bool) -> list[dict[str, Any]]:
-    """The bars; those that were not measured have no value."""
+def bars(replicas: int, ways: Ways, agree: bool, most_time: float | None = NEXT) -> list[dict[str, Any]]:
+    """The bars; those that were not measured have no value, and none is judged that has no limit."""
     ours, stock = ways[TETRIS], ways[STOCK]
     copies = ours["copies"]
     speeds = [one / other for one, other in zip(ours["per_second"], stock["per_second"], strict=True)]
@@ -54,7 +54,7 @@ def bars(replicas: int, ways: Ways, agree: bool) -> list[dict[str, Any]]:
         _bar(
             "weights in the next replicas",
             "tetris / stock",
-            ("<=", NEXT),
+            ("<=", most_time),
             stats.ratio(ours["next_s"], stock["next_s"]),
         ),
         _bar(
@@ -75,10 +75,10 @@ def bars(replicas: int, ways: Ways, agree: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _bar(name: str, formula: str, limit: tuple[str, float], found: Ratio | None) -> dict[str, Any]:
+def _bar(name: str, formula: str, limit: tuple[str, float | None], found: Ratio | None) -> dict[str, Any]:
     relation, value = limit
     met = None
-    if found is not None:
+    if found is not None and value is not None:
         met = found.value <= value if relation == "<=" else found.value >= value
     return {
         "name": name,

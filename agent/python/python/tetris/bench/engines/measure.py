@@ -61,15 +61,15 @@ def installed(engine: Engine, interpreter: str) -> tuple[str, dict[str, str]]:
     return f"not installed: {missing}" if missing else "", found["versions"]
 
 
-def write_model(folder: Path, shape: Shape, options: Options) -> None:
-    """Writes a model, where it is not there yet.
+def write_model(writer: str, folder: Path, shape: Shape, options: Options) -> None:
+    """Writes a model by a module of this package, where it is not there yet.
 
     Raises:
         WorkerError: The engine's interpreter cannot write it.
     """
     if folder.exists():
         return
-    command = models.command(options.interpreter, folder, shape, options.seed)
+    command = models.command(options.interpreter, writer, folder, shape, options.seed)
     made = subprocess.run(command, env=environment("", True), capture_output=True, text=True, check=False)
     if made.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
@@ -113,12 +113,13 @@ def measure(engine: Engine, options: Options, progress: Progress) -> dict[str, A
         WorkerError: A replica died, or could not do what it was asked.
     """
     name, workdir = engine.name, options.workdir
-    whole, empty = workdir / "whole", workdir / "empty"
+    whole, empty = (workdir / f"{engine.writer}-{kind}" for kind in ("whole", "empty"))
     progress.say(f"{name}: models")
     for folder, shape in ((whole, options.shape), (empty, options.shape.empty())):
-        write_model(folder, shape, options)
+        write_model(engine.writer, folder, shape, options)
     order = random.Random(options.seed)
-    with _folders(whole, options) as folders, contextlib.ExitStack() as last_round:
+    own_files = options.own_files or engine.maps_file
+    with _folders(whole, options.replicas, own_files) as folders, contextlib.ExitStack() as last_round:
         bench = Bench(engine, options, folders, empty, progress)
         ways: dict[str, dict[str, Any]] = {
             way: {"description": what, "groups": []} for way, what in engine.ways.items()
@@ -137,7 +138,7 @@ def measure(engine: Engine, options: Options, progress: Progress) -> dict[str, A
                         ways[way]["groups"].append(group.measure())
         for way, speeds in _side_by_side(bench, replicas, order).items():
             ways[way]["per_second"] = speeds
-    return figures.of(options.replicas, ways)
+    return figures.of(options.replicas, ways, has_time_limit=not engine.maps_file)
 
 
 def shuffled(names: Iterable[str], order: random.Random) -> list[str]:
@@ -148,12 +149,12 @@ def shuffled(names: Iterable[str], order: random.Random) -> list[str]:
 
 
 @contextlib.contextmanager
-def _folders(whole: Path, options: Options) -> Iterator[list[Path]]:
+def _folders(whole: Path, replicas: int, own_files: bool) -> Iterator[list[Path]]:
     """A folder of the model for each replica: the same, or a copy."""
-    if not options.own_files:
-        yield [whole] * options.replicas
+    if not own_files:
+        yield [whole] * replicas
         return
-    copies = [whole.with_name(f"{whole.name}-{number}") for number in range(options.replicas)]
+    copies = [whole.with_name(f"{whole.name}-{number}") for number in range(replicas)]
     try:
         for copy in copies:
             shutil.copytree(whole, copy)

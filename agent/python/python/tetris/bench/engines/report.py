@@ -52,12 +52,12 @@ def _row(name: str, way: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _bar(bar: dict[str, Any]) -> tuple[str, ...]:
-    verdict = {None: "not measured", True: "met", False: "MISSED"}[bar["met"]]
+    verdict = {None: "not judged", True: "met", False: "MISSED"}[bar["met"]]
     if bar["measured"] is None:
-        return (bar["name"], bar["formula"], "-", "", "" if bar["limit"] is None else _limit(bar), verdict)
+        return (bar["name"], bar["formula"], "-", "", _limit(bar), verdict)
     low, high = bar["range"]
     return (bar["name"], bar["formula"], f"{bar['measured']:.3f}", f"{low:.3f} to {high:.3f}", _limit(bar), verdict)
 
 
 def _limit(bar: dict[str, Any]) -> str:
-    return f"{bar['relation']} {bar['limit']:g}"
+    return "" if bar["limit"] is None else f"{bar['relation']} {bar['limit']:g}"
