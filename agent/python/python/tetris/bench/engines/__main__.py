@@ -138,8 +138,8 @@ def _exit_code(found: dict[str, Any]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tetris.bench.engines",
-        description="Engines whose weights are no file's bytes, with the store and without it: memory of replicas, "
-        "time of their weights, speed, and equality of outputs.",
+        description="Engines with the store and without it: memory of replicas, time of their weights, speed, and "
+        "equality of outputs.",
         epilog=EXIT_CODES + "\nengines:\n" + "\n".join(f"  {one.name:14}{one.description}" for one in ENGINES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
