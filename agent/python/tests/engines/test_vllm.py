@@ -248,7 +248,7 @@ class Figures(NamedTuple):
     written: list[int]
     #: Median of the rounds' tokens per second of processor time over the store.
     speed: float
-    #: The same of two engines by vLLM's own loader, of which the second was started last. They differ too: by their pages.
+    #: The same of two engines by vLLM's own loader, of which the second was started last. Their pages differ.
     stock_speeds: tuple[float, float]
 
 
