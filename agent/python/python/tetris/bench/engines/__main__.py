@@ -44,7 +44,8 @@ NOTES = (
     "Speed: a replica of each way, all alive, asked by turns in random order; the ratio is the median of those within "
     "a turn, its range the 95 % interval of that median. Other ranges are those of rounds, or their middle half.",
     "llama.cpp runs on the mapped file and makes nothing of it: the time of its weights has no limit. Each of its "
-    "replicas has a copy of the file, since the page cache would share one.",
+    "replicas has a copy of the file, since the page cache would share one. Through the store each replica reads its "
+    "copy once, to know its content.",
     "With share_module_ each process makes its weights and hashes them: it saves memory, and no time.",
 )
 
@@ -61,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         with tempfile.TemporaryDirectory(prefix="tetris-bench-engines-", dir=options.workdir) as workdir:
-            found = _run(options, Path(workdir), show)
+            # As the kernel names what is mapped.
+            found = _run(options, Path(workdir).resolve(), show)
     except KeyboardInterrupt:
         print("\ntetris.bench.engines: interrupted", file=sys.stderr)
         return INTERRUPTED
