@@ -16,6 +16,7 @@ from tetris.bench.engines import figures
 from tetris.bench.engines.__main__ import _exit_code
 from tetris.bench.engines.models import Shape, of_folder, write
 from tetris.bench.engines.registry import BY_NAME, STOCK, TETRIS
+from tetris.bench.engines.report import engine as shown
 
 QUICK = ("--layers", "2", "--width", "256", "--replicas", "2", "--rounds", "1", "--runs", "2", "--format", "json")
 
@@ -43,7 +44,7 @@ def check(engine: dict[str, Any]) -> None:
     bars = {bar["name"]: bar for bar in engine["bars"]}
     assert set(bars) == {"memory of 2 replicas", "weights in the next replicas", "speed", "outputs"}
     assert bars["outputs"]["met"] is True
-    # Of such a small model the interpreters' private memory hides the share, but not the store's pages that they use.
+    # Of such a small model private memory of the interpreters hides the share, but not the store's pages that they use.
     [group] = engine["ways"][TETRIS]["groups"]
     assert group["mapped_bytes"] > 0.5 * engine["weight_bytes"]
     [group] = engine["ways"][STOCK]["groups"]
@@ -63,6 +64,21 @@ def test_casts_of_transformers_are_measured_with_a_copy_of_the_files_each(tmp_pa
     pytest.importorskip("transformers")
     [engine] = measured(tmp_path, "--engines", "transformers", "--own-files")["engines"]
     check(engine)
+
+
+def test_llama_cpp_is_measured_with_a_copy_of_the_file_each_and_no_limit_for_its_time(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp")
+    pytest.importorskip("gguf")
+    # The kernel names mapped files by the folder itself.
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    [engine] = measured(link, "--engines", "llama-cpp")["engines"]
+    check(engine)
+    stock, ours = (engine["ways"][way]["medians"]["copies"] for way in (STOCK, TETRIS))
+    assert stock > ours + 0.5
+    time = engine["bars"][1]
+    assert (time["limit"], time["met"]) == (None, None) and time["measured"] > 0
 
 
 def test_engines_that_are_not_installed_are_skipped_with_the_reason(tmp_path: Path) -> None:
@@ -116,6 +132,7 @@ def group(after: int, output: str = "same", seconds: tuple[float, ...] = (1.0, 1
     return {
         "before_bytes": 40 * MIB,
         "after_bytes": after * MIB,
+        "unmapped_bytes": 0,
         "weights_s": list(seconds),
         "weight_bytes": [100 * MIB] * len(seconds),
         "outputs": [output] * len(seconds),
@@ -136,6 +153,15 @@ def test_bars_judge_copies_times_speed_and_outputs() -> None:
     assert verdicts(group(140, seconds=(2.0, 0.05))) == [True, True, True, True]
     assert verdicts(group(150, seconds=(2.0, 0.2))) == [False, False, True, True]
     assert verdicts(group(140, output="other", seconds=(2.0, 0.05)), speed=9.7) == [True, True, False, False]
+
+
+def test_a_bar_without_a_limit_is_measured_and_not_judged() -> None:
+    ways = {STOCK: way(group(240), 10.0), TETRIS: way(group(140), 10.0)}
+    found = figures.of(2, ways, has_time_limit=False)
+    time = found["bars"][1]
+    assert (time["measured"], time["limit"], time["met"]) == (1.0, None, None)
+    about = {"engine": "one", "description": "", "outcome": "measured", "versions": {}, "unit": "tokens/s"}
+    assert "not judged" in shown(found | about)
 
 
 def test_outputs_that_differ_and_failures_have_codes() -> None:

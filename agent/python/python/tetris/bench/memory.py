@@ -75,6 +75,18 @@ def mapped_pages(pid: int, directory: Path) -> int:
     return max(0, size)
 
 
+def unmapped(pids: Iterable[int], directory: Path) -> int:
+    """Allocated blocks of the files below a directory that none of the processes maps."""
+    mapped = set()
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            words = line.split(maxsplit=5)
+            if len(words) == 6:
+                mapped.add(words[5])
+    files = (path for path in directory.rglob("*") if os.fspath(path) not in mapped)
+    return sum(path.lstat().st_blocks * 512 for path in files)
+
+
 def available() -> int:
     """Memory that the kernel expects to hand out without swapping."""
     return _fields(Path("/proc/meminfo"))["MemAvailable"]

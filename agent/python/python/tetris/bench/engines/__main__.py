@@ -32,15 +32,20 @@ exit codes:
   130  interrupted; processes, mounts and files were cleaned up
 """
 NOTES = (
-    "Memory is the sum of PSS and page tables of the replicas, with the store's pages that nobody maps, minus the same "
-    "of as many empty engines, in copies of the weights that one replica runs on. An empty engine is the same process "
-    "before: it has worked on an empty model (of the same layers, 64 wide), and dropped it. Of vLLM, "
-    "which keeps caches, it is another process that runs on the empty model, with the same heads; its weights are left "
-    "out on both sides.",
+    "Memory is the sum of the replicas' anonymous and shared memory, page tables and mapped pages of the model's "
+    "files, proportional where several map a page, with the store's pages that nobody maps, minus the same of as many "
+    "empty engines, in copies of the weights that one replica runs on. An empty engine is the same process before: it "
+    "has worked on an empty model (of the same layers, 64 wide), and dropped it. Of vLLM, which keeps caches, it is "
+    "another process that runs on the empty model, with the same heads; its weights are left out on both sides.",
+    "Unmapped: objects of the store that no replica maps, such as the float32 weights of which others were cast. They "
+    "are part of the memory; the store gives them up when it needs room, or when its reclaimer says so.",
     "Time of weights is that of the load without that of making the model's modules. The first replica fills an empty "
     "store; the next ones find it filled. The page cache is hot. Engines, libraries and first calls come before.",
     "Speed: a replica of each way, all alive, asked by turns in random order; the ratio is the median of those within "
     "a turn, its range the 95 % interval of that median. Other ranges are those of rounds, or their middle half.",
+    "llama.cpp runs on the mapped file and makes nothing of it: the time of its weights has no limit. Each of its "
+    "replicas has a copy of the file, since the page cache would share one. Through the store each replica reads its "
+    "copy once, to know its content.",
     "With share_module_ each process makes its weights and hashes them: it saves memory, and no time.",
 )
 
@@ -57,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         with tempfile.TemporaryDirectory(prefix="tetris-bench-engines-", dir=options.workdir) as workdir:
-            found = _run(options, Path(workdir), show)
+            # As the kernel names what is mapped.
+            found = _run(options, Path(workdir).resolve(), show)
     except KeyboardInterrupt:
         print("\ntetris.bench.engines: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -134,8 +140,8 @@ def _exit_code(found: dict[str, Any]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tetris.bench.engines",
-        description="Engines whose weights are no file's bytes, with the store and without it: memory of replicas, "
-        "time of their weights, speed, and equality of outputs.",
+        description="Engines with the store and without it: memory of replicas, time of their weights, speed, and "
+        "equality of outputs.",
         epilog=EXIT_CODES + "\nengines:\n" + "\n".join(f"  {one.name:14}{one.description}" for one in ENGINES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

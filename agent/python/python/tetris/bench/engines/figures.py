@@ -14,20 +14,20 @@ COPIES, NEXT, SPEED = 1.05, 0.1, 0.98
 Ways = dict[str, dict[str, Any]]
 
 
-def of(replicas: int, ways: Ways) -> dict[str, Any]:
-    """Sums up what was measured of each way, and judges it."""
+def of(replicas: int, ways: Ways, *, has_time_limit: bool = True) -> dict[str, Any]:
+    """Sums up what was measured of each way, and judges it; the time of the weights if it has a limit."""
     groups = [group for way in ways.values() for group in way["groups"]]
     weight_bytes = _weight_bytes(groups)
     empty_bytes = _weight_bytes(group["empty"] for group in groups if group["empty"] is not None)
     for way in ways.values():
         samples = [_copies(group, weight_bytes, empty_bytes) for group in way["groups"]]
         way["copies"] = samples
+        way["unmapped_copies"] = [group["unmapped_bytes"] / weight_bytes for group in way["groups"]]
         way["first_s"] = [group["weights_s"][0] for group in way["groups"]]
         way["next_s"] = [seconds for group in way["groups"] for seconds in group["weights_s"][1:]]
         way["outputs"] = sorted({output for group in way["groups"] for output in group["outputs"]})
         way["medians"] = {
-            "copies": stats.median(samples),
-            **{key: stats.median(way[key]) for key in ("first_s", "next_s", "per_second")},
+            key: stats.median(way[key]) for key in ("copies", "unmapped_copies", "first_s", "next_s", "per_second")
         }
     agree = ways[TETRIS]["outputs"] == ways[STOCK]["outputs"] and len(ways[TETRIS]["outputs"]) == 1
     return {
@@ -35,12 +35,12 @@ def of(replicas: int, ways: Ways) -> dict[str, Any]:
         "replicas": replicas,
         "ways": ways,
         "outputs_agree": agree,
-        "bars": bars(replicas, ways, agree),
+        "bars": bars(replicas, ways, agree, NEXT if has_time_limit else None),
     }
 
 
-def bars(replicas: int, ways: Ways, agree: bool) -> list[dict[str, Any]]:
-    """The bars; those that were not measured have no value."""
+def bars(replicas: int, ways: Ways, agree: bool, most_time: float | None = NEXT) -> list[dict[str, Any]]:
+    """The bars; those that were not measured have no value, and none is judged that has no limit."""
     ours, stock = ways[TETRIS], ways[STOCK]
     copies = ours["copies"]
     speeds = [one / other for one, other in zip(ours["per_second"], stock["per_second"], strict=True)]
@@ -54,7 +54,7 @@ def bars(replicas: int, ways: Ways, agree: bool) -> list[dict[str, Any]]:
         _bar(
             "weights in the next replicas",
             "tetris / stock",
-            ("<=", NEXT),
+            ("<=", most_time),
             stats.ratio(ours["next_s"], stock["next_s"]),
         ),
         _bar(
@@ -75,10 +75,10 @@ def bars(replicas: int, ways: Ways, agree: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _bar(name: str, formula: str, limit: tuple[str, float], found: Ratio | None) -> dict[str, Any]:
+def _bar(name: str, formula: str, limit: tuple[str, float | None], found: Ratio | None) -> dict[str, Any]:
     relation, value = limit
     met = None
-    if found is not None:
+    if found is not None and value is not None:
         met = found.value <= value if relation == "<=" else found.value >= value
     return {
         "name": name,
@@ -100,6 +100,6 @@ def _copies(group: dict[str, Any], weight_bytes: int, empty_bytes: int) -> float
 
 
 def _weight_bytes(groups: Iterable[dict[str, Any]]) -> int:
-    """Bytes of the weights that one replica runs on, as those say who know; 0 if nobody does."""
+    """Bytes of the weights that one replica runs on, by the replicas that know them; 0 if none does."""
     known = [count for group in groups for count in group["weight_bytes"] if count is not None]
     return int(statistics.median(known)) if known else 0

@@ -29,7 +29,7 @@ STORE_COPIES = 3
 
 @dataclass(frozen=True)
 class Options:
-    """Extent of a measurement."""
+    """Settings of a run."""
 
     replicas: int
     rounds: int
@@ -61,15 +61,15 @@ def installed(engine: Engine, interpreter: str) -> tuple[str, dict[str, str]]:
     return f"not installed: {missing}" if missing else "", found["versions"]
 
 
-def write_model(folder: Path, shape: Shape, options: Options) -> None:
-    """Writes a model, where it is not there yet.
+def write_model(writer: str, folder: Path, shape: Shape, options: Options) -> None:
+    """Writes a model by a module of this package, where it is not there yet.
 
     Raises:
         WorkerError: The engine's interpreter cannot write it.
     """
     if folder.exists():
         return
-    command = models.command(options.interpreter, folder, shape, options.seed)
+    command = models.command(options.interpreter, writer, folder, shape, options.seed)
     made = subprocess.run(command, env=environment("", True), capture_output=True, text=True, check=False)
     if made.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
@@ -113,12 +113,13 @@ def measure(engine: Engine, options: Options, progress: Progress) -> dict[str, A
         WorkerError: A replica died, or could not do what it was asked.
     """
     name, workdir = engine.name, options.workdir
-    whole, empty = workdir / "whole", workdir / "empty"
+    whole, empty = (workdir / f"{engine.writer}-{kind}" for kind in ("whole", "empty"))
     progress.say(f"{name}: models")
     for folder, shape in ((whole, options.shape), (empty, options.shape.empty())):
-        write_model(folder, shape, options)
+        write_model(engine.writer, folder, shape, options)
     order = random.Random(options.seed)
-    with _folders(whole, options) as folders, contextlib.ExitStack() as last_round:
+    own_files = options.own_files or engine.maps_file
+    with _folders(whole, options.replicas, own_files) as folders, contextlib.ExitStack() as last_round:
         bench = Bench(engine, options, folders, empty, progress)
         ways: dict[str, dict[str, Any]] = {
             way: {"description": what, "groups": []} for way, what in engine.ways.items()
@@ -137,7 +138,7 @@ def measure(engine: Engine, options: Options, progress: Progress) -> dict[str, A
                         ways[way]["groups"].append(group.measure())
         for way, speeds in _side_by_side(bench, replicas, order).items():
             ways[way]["per_second"] = speeds
-    return figures.of(options.replicas, ways)
+    return figures.of(options.replicas, ways, has_time_limit=not engine.maps_file)
 
 
 def shuffled(names: Iterable[str], order: random.Random) -> list[str]:
@@ -148,12 +149,12 @@ def shuffled(names: Iterable[str], order: random.Random) -> list[str]:
 
 
 @contextlib.contextmanager
-def _folders(whole: Path, options: Options) -> Iterator[list[Path]]:
+def _folders(whole: Path, replicas: int, own_files: bool) -> Iterator[list[Path]]:
     """A folder of the model for each replica: the same, or a copy."""
-    if not options.own_files:
-        yield [whole] * options.replicas
+    if not own_files:
+        yield [whole] * replicas
         return
-    copies = [whole.with_name(f"{whole.name}-{number}") for number in range(options.replicas)]
+    copies = [whole.with_name(f"{whole.name}-{number}") for number in range(replicas)]
     try:
         for copy in copies:
             shutil.copytree(whole, copy)
@@ -197,6 +198,7 @@ class Group(contextlib.ExitStack):
         for replica in self._replicas:
             replica.ready()
         before, _ = self._held(store)
+        unmapped = self._unmapped(store)
         loads, outputs = [], []
         for replica, folder in zip(self._replicas, folders, strict=True):
             memory.back(bench.file_bytes)
@@ -210,6 +212,7 @@ class Group(contextlib.ExitStack):
             "before_bytes": before,
             "after_bytes": after,
             "mapped_bytes": mapped,
+            "unmapped_bytes": self._unmapped(store) - unmapped,
         }
 
     def _store(self) -> Place | None:
@@ -221,14 +224,24 @@ class Group(contextlib.ExitStack):
         return room
 
     def _held(self, store: Place | None) -> tuple[int, int]:
-        """Memory of the replicas with the store's pages that nobody maps, and the store's pages that they map."""
+        """Memory of the replicas with the store's pages that nobody maps, and the store's pages that they map.
+
+        Of file pages those of the models alone: how many of a library's pages are mapped says nothing of weights.
+        """
         for replica in self._replicas:
             replica.ask("settle")
-        held = ProcessMemory.of_all(replica.pid for replica in self._replicas).held
+        pids = [replica.pid for replica in self._replicas]
+        total = ProcessMemory.of_all(pids)
+        files = sum(memory.mapped_pages(pid, self._bench.options.workdir) for pid in pids)
+        held = total.pss_anon + total.pss_shmem + total.page_tables + files
         if store is None:
             return held, 0
-        mapped = sum(memory.mapped_pages(replica.pid, store.path) for replica in self._replicas)
+        mapped = sum(memory.mapped_pages(pid, store.path) for pid in pids)
         return held + max(0, store.used() - mapped), mapped
+
+    def _unmapped(self, store: Place | None) -> int:
+        """Bytes of the store's objects that no replica maps."""
+        return memory.unmapped((replica.pid for replica in self._replicas), store.path) if store else 0
 
 
 def _side_by_side(bench: Bench, replicas: dict[str, Replica], order: random.Random) -> dict[str, list[float]]:

@@ -7,7 +7,7 @@ buffers of one on the whole model.
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -69,15 +69,15 @@ def write(folder: Path, shape: Shape, seed: int) -> None:
 
     folder.mkdir()
     random = numpy.random.default_rng(seed)
-    tensors = {"model.embed_tokens.weight": _normal(random, VOCABULARY, shape.width)}
+    tensors = {"model.embed_tokens.weight": normal(random, VOCABULARY, shape.width)}
     for layer in range(shape.layers):
         at = f"model.layers.{layer}"
         for name, outputs, inputs in shape.matrices():
-            tensors[f"{at}.{name}.weight"] = _normal(random, outputs, inputs)
+            tensors[f"{at}.{name}.weight"] = normal(random, outputs, inputs)
         for norm in ("input_layernorm", "post_attention_layernorm"):
             tensors[f"{at}.{norm}.weight"] = numpy.ones(shape.width, numpy.float32)
     tensors["model.norm.weight"] = numpy.ones(shape.width, numpy.float32)
-    tensors["lm_head.weight"] = _normal(random, VOCABULARY, shape.width)
+    tensors["lm_head.weight"] = normal(random, VOCABULARY, shape.width)
     save_file(tensors, folder / FILE, {"format": "pt"})
     config = {
         "architectures": ["LlamaForCausalLM"],
@@ -100,17 +100,23 @@ def write(folder: Path, shape: Shape, seed: int) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def _normal(random: Any, *shape: int) -> Any:
+def normal(random: Any, *shape: int) -> Any:
+    """A matrix of float32 that keeps the size of a vector."""
     import numpy
 
     return random.standard_normal(shape, dtype=numpy.float32) / numpy.float32(shape[-1] ** 0.5)
 
 
-def command(interpreter: str, folder: Path, shape: Shape, seed: int) -> list[str]:
-    """The command that writes a model with an engine's interpreter."""
+def command(interpreter: str, writer: str, folder: Path, shape: Shape, seed: int) -> list[str]:
+    """The command that writes a model with an engine's interpreter, by a module of this package."""
     shape_json = json.dumps(asdict(shape))
-    return [interpreter, "-m", "tetris.bench.engines.models", os.fspath(folder), shape_json, str(seed)]
+    return [interpreter, "-m", f"{__package__}.{writer}", os.fspath(folder), shape_json, str(seed)]
+
+
+def run(write: Callable[[Path, Shape, int], None]) -> None:
+    """Writes a model as the command line says."""
+    write(Path(sys.argv[1]), Shape(**json.loads(sys.argv[2])), int(sys.argv[3]))
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), Shape(**json.loads(sys.argv[2])), int(sys.argv[3]))
+    run(write)

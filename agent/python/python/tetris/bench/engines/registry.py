@@ -14,7 +14,7 @@ class Engine:
     name: str
     """Name on the command line and in every output."""
     description: str
-    """Weights that it runs on."""
+    """Model and weights, in one line."""
     modules: tuple[str, ...]
     """Modules that its interpreter must have."""
     packages: tuple[str, ...]
@@ -26,6 +26,11 @@ class Engine:
     keeps_caches: bool = False
     """True if it keeps caches beside its weights: then an empty engine is one on an empty model, in a process of its
     own; else it is a process that has worked on an empty model and dropped it."""
+    writer: str = "models"
+    """Module of this package that writes its models."""
+    maps_file: bool = False
+    """True if it runs on its file as it is mapped, and makes nothing of it: there is no limit for the time of the
+    weights. The page cache would share one file, so each replica has a copy."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of its replicas."""
 
@@ -79,6 +84,17 @@ ENGINES: tuple[Engine, ...] = (
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             "VLLM_LOGGING_LEVEL": "ERROR",
         },
+    ),
+    Engine(
+        "llama-cpp",
+        "llama.cpp on a GGUF file of 8-bit weights (Q8_0), not repacked, a copy of the file for each replica",
+        ("llama_cpp", "gguf"),
+        ("llama-cpp-python", "gguf"),
+        "tokens/s",
+        _ways("llama_cpp.Llama(path), which maps the file", "the same with tetris.patch(): it maps the store's file"),
+        keeps_caches=True,
+        writer="gguf_models",
+        maps_file=True,
     ),
 )
 

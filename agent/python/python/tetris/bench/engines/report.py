@@ -5,6 +5,9 @@ from typing import Any
 from .. import machine
 from ..report import size, table, time
 
+UNMAPPED = 0.01
+"""Copies in the store that nobody maps, from which on they are told."""
+
 
 def head(report: dict[str, Any]) -> str:
     """Machine and settings."""
@@ -42,16 +45,19 @@ def _row(name: str, way: dict[str, Any]) -> tuple[str, ...]:
     medians = way["medians"]
     seconds = (medians["first_s"], medians["next_s"])
     first, following = (time(None if value is None else 1e9 * value) for value in seconds)
-    return (name, f"{medians['copies']:.3f} copies", first, following, f"{medians['per_second']:.3g}")
+    copies = f"{medians['copies']:.3f} copies"
+    if medians["unmapped_copies"] >= UNMAPPED:
+        copies += f", {medians['unmapped_copies']:.3f} unmapped"
+    return (name, copies, first, following, f"{medians['per_second']:.3g}")
 
 
 def _bar(bar: dict[str, Any]) -> tuple[str, ...]:
-    verdict = {None: "not measured", True: "met", False: "MISSED"}[bar["met"]]
+    verdict = {None: "not judged", True: "met", False: "MISSED"}[bar["met"]]
     if bar["measured"] is None:
-        return (bar["name"], bar["formula"], "-", "", "" if bar["limit"] is None else _limit(bar), verdict)
+        return (bar["name"], bar["formula"], "-", "", _limit(bar), verdict)
     low, high = bar["range"]
     return (bar["name"], bar["formula"], f"{bar['measured']:.3f}", f"{low:.3f} to {high:.3f}", _limit(bar), verdict)
 
 
 def _limit(bar: dict[str, Any]) -> str:
-    return f"{bar['relation']} {bar['limit']:g}"
+    return "" if bar["limit"] is None else f"{bar['relation']} {bar['limit']:g}"

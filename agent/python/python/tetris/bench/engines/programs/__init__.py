@@ -1,1 +1,1 @@
-"""Programs of the engines in a replica; see :class:`tetris.bench.engines.replica.Program`."""
+"""Work of each engine in a replica; see :class:`tetris.bench.engines.replica.Program`."""
