@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::pages::{self, Pages};
 use crate::proxy::Proxy;
 use crate::routes::{Route, Routes};
-use crate::server;
+use crate::server::{Serving, serve_on_threads};
 
 /// Interval in which the gateway looks at its file.
 const FOLLOW: Duration = Duration::from_millis(250);
@@ -47,6 +47,9 @@ pub enum RunError {
     /// A socket without an address.
     #[error("cannot read the address of a socket: {0}")]
     Address(std::io::Error),
+    /// A failure of the threads that serve clients.
+    #[error("cannot serve clients: {0}")]
+    Threads(std::io::Error),
     /// A failure to install signal handlers.
     #[error("cannot install handlers of SIGTERM and SIGINT: {0}")]
     Signals(std::io::Error),
@@ -119,21 +122,21 @@ pub async fn run_until(
     let (stopping, stopped) = watch::channel(false);
     let (ended, end) = watch::channel(false);
     let farewell = async {
-        stop.await;
+        tokio::select! {
+            () = stop => {}
+            () = until(stopped.clone()) => {}
+        }
         tracing::info!("stopping");
         ready.store(false, Ordering::Relaxed);
         stopping.send_replace(true);
     };
+    let serving = Serving::new(proxy.clone(), config.limits, config.timeouts);
     let proxying = async {
-        server::serve(
-            clients,
-            proxy.clone(),
-            config.limits,
-            config.timeouts,
-            until(stopped.clone()),
-        )
-        .await;
+        let served = serve_on_threads(clients, serving, stopped.clone()).await;
+        // Also after a failure, which ends the gateway.
+        stopping.send_replace(true);
         ended.send_replace(true);
+        served.map_err(RunError::Threads)
     };
     let following = async {
         let sources = async {
@@ -156,8 +159,8 @@ pub async fn run_until(
     // Loads are reported until the last request has ended.
     let limits = ConnectionLimits::default();
     let reporting = serve(own, Plain, pages::router(pages), limits, until(end.clone()));
-    tokio::join!(proxying, following, reporting, farewell);
-    Ok(())
+    let (served, (), (), ()) = tokio::join!(proxying, following, reporting, farewell);
+    served
 }
 
 /// Functions of the file. They stay the same ones when the file changes, with all their requests.

@@ -62,9 +62,24 @@ pub async fn closed(address: SocketAddr, count: usize, time: Duration) -> Result
     Ok(all)
 }
 
-/// Asks at random times, `rate` a second on average; returns the latency of each request from the
-/// time at which it was due, in seconds. A failure counts as infinite.
-pub async fn open(address: SocketAddr, rate: f64, time: Duration, seed: u64) -> Result<Vec<f64>> {
+/// Time from which a latency counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// From the time at which the request was due, so that no wait is left out.
+    Due,
+    /// From its sending: the client's timer has steps of a millisecond.
+    Sent,
+}
+
+/// Asks at random times, `rate` a second on average; returns the latency of each request in seconds.
+/// A failure counts as infinite.
+pub async fn open(
+    address: SocketAddr,
+    rate: f64,
+    time: Duration,
+    seed: u64,
+    from: From,
+) -> Result<Vec<f64>> {
     let idle: Arc<Mutex<Vec<Connection>>> = Arc::default();
     for _ in 0..32 {
         let connection = connect(address).await?;
@@ -78,6 +93,7 @@ pub async fn open(address: SocketAddr, rate: f64, time: Duration, seed: u64) -> 
         let idle = Arc::clone(&idle);
         tasks.spawn(async move {
             let known = idle.lock().await.pop();
+            let sent = begin.elapsed();
             let answered = async {
                 let mut connection = match known {
                     Some(connection) => connection,
@@ -88,7 +104,10 @@ pub async fn open(address: SocketAddr, rate: f64, time: Duration, seed: u64) -> 
                 anyhow::Ok(status)
             };
             match answered.await {
-                Ok(StatusCode::OK) => begin.elapsed().saturating_sub(due).as_secs_f64(),
+                Ok(StatusCode::OK) => {
+                    let from = if from == From::Due { due } else { sent };
+                    begin.elapsed().saturating_sub(from).as_secs_f64()
+                }
                 Ok(_) | Err(_) => f64::INFINITY,
             }
         });

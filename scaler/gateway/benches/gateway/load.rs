@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use crate::Settings;
 use crate::backend::{Backend, Work};
-use crate::client::{ask, closed, connect, open, percentile};
+use crate::client::{From, ask, closed, connect, open, percentile};
 use crate::proxies::Kind;
 use crate::report::{Latency, Memory, Missed, Speed};
 use crate::usage::{cpu_seconds, resident_mb};
@@ -50,7 +50,14 @@ fn latency(sorted: &[f64]) -> Latency {
 pub async fn direct(settings: &Settings) -> Result<Latency> {
     let backends = quick().await?;
     Ok(latency(
-        &open(backends[0].address, CALM, settings.seconds, SEED).await?,
+        &open(
+            backends[0].address,
+            CALM,
+            settings.seconds,
+            SEED,
+            From::Sent,
+        )
+        .await?,
     ))
 }
 
@@ -61,7 +68,7 @@ pub async fn speed(settings: &Settings, kind: Kind) -> Result<Speed> {
     let before = cpu_seconds(proxy.pid())?;
     let answers = closed(proxy.address, BUSY, settings.seconds).await?;
     let cpu = cpu_seconds(proxy.pid())? - before;
-    let calm = open(proxy.address, CALM, settings.seconds, SEED).await?;
+    let calm = open(proxy.address, CALM, settings.seconds, SEED, From::Sent).await?;
     ensure!(
         percentile(&calm, 100.0).is_finite(),
         "{}: requests failed",
@@ -125,7 +132,14 @@ pub async fn missed(settings: &Settings, kind: Kind) -> Result<Missed> {
     }
     let proxy = kind.start(settings, &backends).await?;
     let capacity = SLOTS.iter().sum::<usize>() as f64 / LATENCY.as_secs_f64();
-    let latencies = open(proxy.address, capacity * LOADED, settings.load, SEED).await?;
+    let latencies = open(
+        proxy.address,
+        capacity * LOADED,
+        settings.load,
+        SEED,
+        From::Due,
+    )
+    .await?;
     let missed = latencies.iter().filter(|latency| **latency > SLO).count();
     Ok(Missed {
         requests: latencies.len(),

@@ -1,7 +1,7 @@
 //! The gateway beside other proxies, in one run: requests per second of a core, added latency, memory
 //! with many connections, and missed objectives at instances of unequal size.
 //!
-//! `cargo bench -p tetris-gateway`; `-- --seconds N` for other times than 8 s for each figure,
+//! `cargo bench -p tetris-gateway`; `-- --seconds N` for other times than 4 s for each figure,
 //! `-- --rounds N` for other rounds than 3, `-- --load-seconds N` for the time of the missed
 //! objectives (30; 0 leaves them out), `-- --connections N` for other than 10,000 idle ones,
 //! `-- --haproxy PATH` and `-- --envoy PATH` for programs that are not on the PATH, `-- --json PATH`
@@ -41,7 +41,7 @@ pub struct Settings {
 
 fn main() -> Result<()> {
     let settings = Settings {
-        seconds: Duration::from_secs(number("--seconds")?.unwrap_or(8)),
+        seconds: Duration::from_secs(number("--seconds")?.unwrap_or(4)),
         rounds: number("--rounds")?.unwrap_or(3) as usize,
         load: Duration::from_secs(number("--load-seconds")?.unwrap_or(30)),
         idle: number("--connections")?.unwrap_or(10_000) as usize,

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tetris_scaler_dispatch::{Capacity, FunctionLoad, RequestId, Rules};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 pub use endpoint::{Endpoint, EndpointLoad};
@@ -59,6 +60,8 @@ pub struct Function {
     name: FunctionName,
     began: Instant,
     state: Mutex<State>,
+    /// Runtime of the timer: it outlives the thread of any one request.
+    runtime: Option<Handle>,
     /// Wakes the timer when the earliest time may have changed.
     changed: Notify,
 }
@@ -70,6 +73,7 @@ impl Function {
             name,
             began: Instant::now(),
             state: Mutex::new(State::new(rules)),
+            runtime: Handle::try_current().ok(),
             changed: Notify::new(),
         })
     }
@@ -128,7 +132,11 @@ impl Function {
         state.pump(now_us);
         if state.is_waiting(id) {
             if state.starts_timer() {
-                tokio::spawn(timer::run(Arc::clone(self)));
+                let timer = timer::run(Arc::clone(self));
+                match &self.runtime {
+                    Some(runtime) => drop(runtime.spawn(timer)),
+                    None => drop(tokio::spawn(timer)),
+                }
             } else {
                 self.changed.notify_one();
             }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 
 use super::RequestBody;
 
@@ -28,19 +29,33 @@ pub(super) async fn http1(address: SocketAddr) -> Result<http1::SendRequest<Requ
     Ok(sender)
 }
 
-pub(super) async fn http2(address: SocketAddr) -> Result<http2::SendRequest<RequestBody>, String> {
-    let stream = stream(address).await?;
-    let handshake = http2::Builder::new(TokioExecutor::new())
-        .adaptive_window(true)
-        .max_header_list_size(HEADERS)
-        .handshake(TokioIo::new(stream));
-    let (sender, connection) = handshake.await.map_err(|error| error.to_string())?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%address, "connection to an instance: {error}");
-        }
-    });
-    Ok(sender)
+/// Connects, with a connection that `runtime` drives.
+pub(super) async fn http2(
+    address: SocketAddr,
+    runtime: Option<&Handle>,
+) -> Result<http2::SendRequest<RequestBody>, String> {
+    let connecting = async move {
+        let stream = stream(address).await?;
+        let handshake = http2::Builder::new(TokioExecutor::new())
+            .adaptive_window(true)
+            .max_header_list_size(HEADERS)
+            .handshake(TokioIo::new(stream));
+        let (sender, connection) = handshake.await.map_err(|error| error.to_string())?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%address, "connection to an instance: {error}");
+            }
+        });
+        Ok(sender)
+    };
+    match runtime {
+        // The socket belongs to the runtime in which it is made.
+        Some(runtime) => runtime
+            .spawn(connecting)
+            .await
+            .map_err(|error| error.to_string())?,
+        None => connecting.await,
+    }
 }
 
 async fn stream(address: SocketAddr) -> Result<TcpStream, String> {

@@ -1,12 +1,16 @@
 //! Connections to one instance: HTTP/1 connections that wait for a request, and one HTTP/2
 //! connection for gRPC.
 //!
+//! Each thread keeps its own idle connections: their tasks run on it, and a request need not wake
+//! another thread.
+//!
 //! hyper's own pooled client does not give a request back that it could not send. Here such a
 //! request stays whole, and the caller sends it elsewhere.
 
 mod connect;
 mod error;
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,15 +21,29 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 
+use tokio::runtime::Handle;
+
 pub use error::SendError;
 
-/// Largest number of connections that wait for a request.
+/// Number of threads with idle connections of their own; more threads share them.
+const THREADS: usize = 16;
+/// Largest number of connections that wait for a request, for each thread.
 const IDLE: usize = 256;
 /// Time for which they wait. Python's servers close idle connections after 5 s, and a request that
 /// meets the end of its connection fails.
 const IDLE_TIME: Duration = Duration::from_secs(4);
 /// Time in which an instance accepts a connection.
 const CONNECT: Duration = Duration::from_secs(2);
+
+thread_local! {
+    /// Number of this thread among those that serve clients.
+    static THREAD: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Gives this thread its number among those that serve clients.
+pub(crate) fn number_thread(number: usize) {
+    THREAD.set(number);
+}
 
 /// A request's body: complete before anything is sent.
 pub type RequestBody = Full<Bytes>;
@@ -34,8 +52,11 @@ pub type RequestBody = Full<Bytes>;
 #[derive(Debug)]
 pub struct Pool {
     address: SocketAddr,
-    idle: Mutex<Vec<Idle>>,
+    /// Idle connections of each thread.
+    idle: [Mutex<Vec<Idle>>; THREADS],
     http2: tokio::sync::Mutex<Option<http2::SendRequest<RequestBody>>>,
+    /// Runtime of the HTTP/2 connection, which all threads use.
+    runtime: Option<Handle>,
 }
 
 #[derive(Debug)]
@@ -53,8 +74,9 @@ impl Pool {
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
-            idle: Mutex::new(Vec::new()),
+            idle: std::array::from_fn(|_| Mutex::default()),
             http2: tokio::sync::Mutex::new(None),
+            runtime: Handle::try_current().ok(),
         }
     }
 
@@ -102,7 +124,10 @@ impl Pool {
             match known.as_ref().filter(|one| !one.is_closed()) {
                 Some(open) => open.clone(),
                 None => known
-                    .insert(self.limited(connect::http2(self.address)).await?)
+                    .insert(
+                        self.limited(connect::http2(self.address, self.runtime.as_ref()))
+                            .await?,
+                    )
                     .clone(),
             }
         };
@@ -160,6 +185,12 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        let [first, rest @ ..] = &self.idle;
+        let own = THREAD.get() % THREADS;
+        let of_thread = own
+            .checked_sub(1)
+            .and_then(|at| rest.get(at))
+            .unwrap_or(first);
+        of_thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
 //! Connections of clients: HTTP/1 and HTTP/2 without TLS, within limits.
 
 mod clients;
+mod threads;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ use crate::config::{Limits, Timeouts};
 use crate::proxy::{Proxy, ResponseBody};
 
 use clients::Clients;
+pub(crate) use threads::serve_on_threads;
 
 /// Pause after a failure to accept a connection: the process may be short of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -35,17 +37,37 @@ const PING: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(pub SocketAddr);
 
-/// Serves `proxy` until `stop` completes. For [`Timeouts::farewell`] after that, it still takes
-/// connections and requests, and ends each HTTP/1 connection with its response: who balances the load
-/// may not know yet, and a client must not meet the end of an idle connection with a request. Then it
-/// lets clients end their requests within [`Timeouts::stop`].
-pub async fn serve(
-    listener: TcpListener,
+/// Parts that all threads of the server share.
+#[derive(Clone, Debug)]
+pub(crate) struct Serving {
     proxy: Proxy,
     limits: Limits,
     timeouts: Timeouts,
-    stop: impl Future<Output = ()>,
-) {
+    clients: Clients,
+}
+
+impl Serving {
+    pub(crate) fn new(proxy: Proxy, limits: Limits, timeouts: Timeouts) -> Self {
+        Self {
+            proxy,
+            limits,
+            timeouts,
+            clients: Clients::new(limits.connections, limits.connections_per_client),
+        }
+    }
+}
+
+/// Serves the proxy until `stop` completes. For [`Timeouts::farewell`] after that, it still takes
+/// connections and requests, and ends each HTTP/1 connection with its response: who balances the load
+/// may not know yet, and a client must not meet the end of an idle connection with a request. Then it
+/// lets clients end their requests within [`Timeouts::stop`].
+pub(crate) async fn serve(listener: TcpListener, service: Serving, stop: impl Future<Output = ()>) {
+    let Serving {
+        proxy,
+        limits,
+        timeouts,
+        clients,
+    } = service;
     let leaving = Arc::new(AtomicBool::new(false));
     let service = Service {
         proxy,
@@ -54,7 +76,7 @@ pub async fn serve(
     let mut server = Server {
         service,
         builder: builder(limits, timeouts),
-        clients: Clients::new(limits.connections, limits.connections_per_client),
+        clients,
         head: timeouts.head(),
         graceful: GracefulShutdown::new(),
         tasks: JoinSet::new(),

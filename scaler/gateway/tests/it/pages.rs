@@ -15,7 +15,8 @@ async fn the_page_of_metrics_has_every_metric() {
     let gone = Instance::start("gone", Mode::Answer).await;
     let (address, here) = (gone.address, Instance::start("here", Mode::Answer).await);
     gone.kill();
-    let text = function("embed", "", &[address, here.address], 1) + &function("none", "queue = 0", &[], 1);
+    let text =
+        function("embed", "", &[address, here.address], 1) + &function("none", "queue = 0", &[], 1);
     let gateway = Gateway::start(&text).await;
     for _ in 0..2 {
         assert_eq!(ask(gateway.address, "embed").await.status, StatusCode::OK);
@@ -27,7 +28,10 @@ async fn the_page_of_metrics_has_every_metric() {
 
 #[test]
 fn the_page_of_exit_codes_has_those_of_the_help() {
-    let help = Command::new(env!("CARGO_BIN_EXE_tetris-gateway")).arg("--help").output().unwrap();
+    let help = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"))
+        .arg("--help")
+        .output()
+        .unwrap();
     exit_codes_page::check("tetris-gateway", &String::from_utf8(help.stdout).unwrap());
 }
 
