@@ -6,7 +6,7 @@ use crate::client::{ask, infer, send};
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
 use http_body_util::BodyExt as _;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -91,6 +91,8 @@ async fn a_response_that_breaks_off_is_broken_for_the_client_too() {
     let (breaks, broken) = oneshot::channel::<()>();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
+        let read = stream.read(&mut [0; 4_096]).await.unwrap();
+        assert!(read > 0, "the answer comes after the request");
         let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfirst";
         stream.write_all(head).await.unwrap();
         broken.await.unwrap();
