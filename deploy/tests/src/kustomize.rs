@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 22] = [
+pub const RENDERED: [(&str, &str); 23] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
@@ -27,12 +27,13 @@ pub const RENDERED: [(&str, &str); 22] = [
     ("cluster-pods", "tests/cluster/pods"),
     ("cluster-scaler", "tests/cluster/scaler"),
     ("cluster-function", "tests/cluster/function"),
+    ("cluster-gateway", "tests/cluster/gateway"),
     ("cluster-older", "tests/cluster/older"),
     ("cluster-webhook", "tests/cluster/webhook"),
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 12] = [
+pub const INSTALLS: [&str; 13] = [
     "node",
     "webhook",
     "scaler",
@@ -43,6 +44,7 @@ pub const INSTALLS: [&str; 12] = [
     "development",
     "cluster-install",
     "cluster-scaler",
+    "cluster-gateway",
     "cluster-older",
     "cluster-webhook",
 ];
@@ -51,16 +53,17 @@ pub const INSTALLS: [&str; 12] = [
 pub const WITH_WEBHOOK: [&str; 3] = ["webhook", "cluster-older", "cluster-webhook"];
 
 /// Those of them that install the scaler.
-pub const WITH_SCALER: [&str; 5] = [
+pub const WITH_SCALER: [&str; 6] = [
     "scaler",
     "extender",
     "gateway",
     "cluster-scaler",
+    "cluster-gateway",
     "cluster-older",
 ];
 
 /// Those of them that install the gateway.
-pub const WITH_GATEWAY: [&str; 1] = ["gateway"];
+pub const WITH_GATEWAY: [&str; 2] = ["gateway", "cluster-gateway"];
 
 /// Those whose pods any namespace may have (Pod Security "restricted").
 pub const RESTRICTED: [&str; 7] = [

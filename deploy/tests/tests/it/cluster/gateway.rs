@@ -1,6 +1,8 @@
 //! A function at zero behind the gateway: its first request is answered, a step of load starts more
 //! instances, no request fails, and at the end it is at zero again.
 
+use std::io::Write as _;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tetris_deploy_tests::cluster::{Kubectl, wait_for};
@@ -55,7 +57,8 @@ print(json.dumps({"statuses": statuses, "first_seconds": firsts}))
 fn a_function_serves_from_zero_and_goes_back() {
     on_the_cluster(|| {
         let Ok(python) = std::env::var(IMAGE) else {
-            return Ok(skipped(&format!("{IMAGE} names no image")));
+            skipped(&format!("{IMAGE} names no image"));
+            return Ok(());
         };
         require_absent(&[
             "csi.tetris.dev",
@@ -68,15 +71,14 @@ fn a_function_serves_from_zero_and_goes_back() {
             image("TETRIS_IMAGE_NODE", "tetris-node"),
             image("TETRIS_IMAGE_SCALER", "tetris-scaler"),
             image("TETRIS_IMAGE_GATEWAY", "tetris-gateway"),
-            ("python", python),
         ];
         let install = Objects::rendered("tests/cluster/gateway", &images)?;
         let _install = Applied::new("the install with the gateway", install)?;
-        follow(&images).map_err(|error| error.context(state()))
+        follow(&python).map_err(|error| error.context(state()))
     });
 }
 
-fn follow(images: &[(&'static str, String)]) -> Result<()> {
+fn follow(python: &str) -> Result<()> {
     for resource in ["inferencefunctions", "modelprofiles"] {
         let crd = format!("crd/{resource}.tetris.dev");
         Kubectl.run(&["wait", &crd, "--for=condition=Established", "--timeout=60s"])?;
@@ -84,20 +86,24 @@ fn follow(images: &[(&'static str, String)]) -> Result<()> {
     wait_for_daemons()?;
     wait_for_rollout("deployment/tetris-scaler")?;
     wait_for_rollout("deployment/tetris-gateway")?;
-    let objects = Objects::rendered("tests/cluster/served", images)?;
-    let function = Applied::new("the function", objects)?;
+    let function = Applied::new("the function", served(python)?)?;
     wait_for("the gateways to be known, and no load", || {
         let function = Kubectl.json(&["get", "inferencefunction/served", "-n", NAMESPACE])?;
         let mut conditions = list(&function["status"]["conditions"]).iter();
         let known = conditions.find(|one| one["type"] == "LoadKnown");
-        ensure!(known.is_some_and(|one| one["status"] == "True"), "{}", function["status"]);
+        ensure!(
+            known.is_some_and(|one| one["status"] == "True"),
+            "{}",
+            function["status"]
+        );
         Ok(())
     })?;
-    ensure!(replicas()? == 0, "a function without requests has instances");
-    let python = images.iter().find(|(name, _)| *name == "python");
-    let python = &python.context("no image")?.1;
+    ensure!(
+        replicas()? == 0,
+        "a function without requests has instances"
+    );
     let first = client("first", python, &["1:1"])?;
-    println!("from zero: {first}");
+    told(&format!("from zero: {first}"));
     ensure!(first["statuses"] == json!({"200": 1}), "{first}");
     start_client("step", python, &["20:10", "200:40"])?;
     wait_for("instances for 200 requests/s", || {
@@ -106,14 +112,32 @@ fn follow(images: &[(&'static str, String)]) -> Result<()> {
         Ok(())
     })?;
     let step = result_of("step")?;
-    println!("a step of load: {step}");
-    ensure!(step["statuses"] == json!({"200": 20 * 10 + 200 * 40}), "{step}");
+    told(&format!("a step of load: {step}"));
+    ensure!(
+        step["statuses"] == json!({"200": 20 * 10 + 200 * 40}),
+        "{step}"
+    );
     wait_for("no instances", || {
         let found = replicas()?;
         ensure!(found == 0, "{found}");
         Ok(())
     })?;
     function.remove()
+}
+
+/// Says a figure, also when the test passes.
+fn told(what: &str) {
+    let _closed = writeln!(std::io::stderr(), "{what}");
+}
+
+/// The function, with its servers' image.
+fn served(image: &str) -> Result<Objects> {
+    let mut objects = Objects::parse(include_str!("../../../cluster/served.yaml"))?;
+    let mut all = objects.0.iter_mut();
+    let function = all.find(|object| object["kind"] == "InferenceFunction");
+    let spec = &mut function.context("no function")?["spec"]["template"]["spec"];
+    spec["containers"][0]["image"] = image.into();
+    Ok(objects)
 }
 
 fn replicas() -> Result<u64> {
@@ -166,7 +190,19 @@ fn state() -> String {
         &["get", "pods", "-A", "-o", "wide"],
         &["get", "inferencefunctions", "-n", NAMESPACE, "-o", "yaml"],
         &["get", "events", "-n", NAMESPACE],
-        &["logs", "-n", SYSTEM, "deployment/tetris-scaler", "--tail=50"],
-        &["logs", "-n", SYSTEM, "deployment/tetris-gateway", "--tail=50"],
+        &[
+            "logs",
+            "-n",
+            SYSTEM,
+            "deployment/tetris-scaler",
+            "--tail=50",
+        ],
+        &[
+            "logs",
+            "-n",
+            SYSTEM,
+            "deployment/tetris-gateway",
+            "--tail=50",
+        ],
     ])
 }
