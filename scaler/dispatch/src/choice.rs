@@ -7,7 +7,7 @@ use crate::instance::Instance;
 use crate::rules::Rules;
 use crate::waiting::Request;
 
-/// Returns the instance for `request` among those with room. An instance that could not be reached
+/// Returns the instance for `request` among those with room that it may go to. An instance that could not be reached
 /// for it comes last; then one that is too slow for its deadline. A batch that waits for requests
 /// comes before an instance that would start another one: both results come in time, and full
 /// batches leave more capacity. At the end, the least outstanding requests for the capacity count.
@@ -17,7 +17,9 @@ pub(crate) fn choose(
     now_us: u64,
     rules: &Rules,
 ) -> Option<InstanceId> {
-    let with_room = instances.iter().filter(|(_, one)| one.has_room(rules));
+    let with_room = instances
+        .iter()
+        .filter(|&(&id, one)| request.allows(id) && one.has_room(rules));
     let best = with_room.min_by_key(|&(&id, one)| {
         let avoided = request.avoid == Some(id);
         let late = now_us.saturating_add(one.estimate_us(now_us)) > request.deadline_us;
