@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
 use tetris_service_kit::shutdown::{signals, until};
 use thiserror::Error;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::cli::Run;
@@ -18,6 +19,7 @@ use crate::function::{Function, FunctionName};
 use crate::loads::Origin;
 use crate::metrics::Metrics;
 use crate::pages::{self, Pages};
+use crate::picker::{self, Picker};
 use crate::proxy::Proxy;
 use crate::routes::{Route, Routes};
 use crate::server;
@@ -51,8 +53,13 @@ pub enum RunError {
 pub async fn run(args: &Run) -> Result<(), RunError> {
     let stop = signals().map_err(RunError::Signals)?;
     run_until(args, stop, |addresses| {
-        let Addresses { clients, own } = addresses;
-        tracing::info!(%clients, metrics = %own, "serving");
+        let Addresses {
+            clients,
+            own,
+            picker,
+        } = addresses;
+        let picker = picker.map(tracing::field::display);
+        tracing::info!(%clients, metrics = %own, picker, "serving");
     })
     .await
 }
@@ -64,6 +71,8 @@ pub struct Addresses {
     pub clients: SocketAddr,
     /// For /metrics, /loads, /healthz and /readyz.
     pub own: SocketAddr,
+    /// For data planes, if there is an endpoint picker.
+    pub picker: Option<SocketAddr>,
 }
 
 /// Runs until `stop` completes. Then is not ready any more, takes no more connections, and lets
@@ -81,22 +90,32 @@ pub async fn run_until(
     let config = Config::read(&args.config)?;
     let clients = listen("listen", args.listen).await?;
     let own = listen("metrics-listen", args.metrics_listen).await?;
+    let picker = picker::listen(args.picker_listen).await?;
+    let of_picker = picker.as_ref().map(TcpListener::local_addr).transpose();
     serving(Addresses {
         clients: clients.local_addr().map_err(RunError::Address)?,
         own: own.local_addr().map_err(RunError::Address)?,
+        picker: of_picker.map_err(RunError::Address)?,
     });
     let metrics = Metrics::new();
     let proxy = Proxy::new(&config.limits, config.timeouts, Arc::clone(&metrics));
     let mut functions = Functions::default();
     proxy.set_routes(functions.update(&config));
     let ready = Arc::new(AtomicBool::new(true));
+    let (stopping, stopped) = watch::channel(false);
+    let picking = picker::serve(
+        picker,
+        Picker::new(proxy.clone(), Arc::clone(&metrics), Arc::clone(&ready)),
+        config.limits,
+        config.timeouts,
+        stopped.clone(),
+    );
     let pages = Pages {
         proxy: proxy.clone(),
         metrics,
         origin: Origin::new(args.name.clone()),
         ready: Arc::clone(&ready),
     };
-    let (stopping, stopped) = watch::channel(false);
     let (ended, end) = watch::channel(false);
     let farewell = async {
         stop.await;
@@ -105,14 +124,14 @@ pub async fn run_until(
         stopping.send_replace(true);
     };
     let proxying = async {
-        server::serve(
+        let proxying = server::serve(
             clients,
             proxy.clone(),
             config.limits,
             config.timeouts,
             until(stopped.clone()),
-        )
-        .await;
+        );
+        tokio::join!(proxying, picking);
         ended.send_replace(true);
     };
     let following = async {

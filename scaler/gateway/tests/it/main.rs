@@ -1,10 +1,12 @@
 //! Tests of the gateway with instances that behave as told.
 
 mod client;
+mod envoy;
 mod faults;
 mod forwarding;
 mod gateway;
 mod hostile;
 mod instance;
 mod life;
+mod picker;
 mod queueing;
