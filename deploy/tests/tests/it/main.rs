@@ -9,6 +9,7 @@ mod daemon;
 mod golden;
 mod gpu;
 mod images;
+mod inference_pool;
 mod monitoring;
 mod policies;
 mod processes;
