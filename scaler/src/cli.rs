@@ -115,6 +115,9 @@ pub struct Run {
     /// Namespace of the daemons
     #[arg(long, default_value = "tetris-system")]
     pub daemon_namespace: String,
+    /// Namespace of the gateways
+    #[arg(long, default_value = "tetris-system")]
+    pub gateway_namespace: String,
     /// Steady time after which a function's instances may be replaced to save memory; 0 for never
     #[arg(long, value_name = "SECONDS", default_value_t = OperatorDefaults::ALL.consolidate_after_seconds, value_parser = seconds(0, u64::MAX))]
     pub consolidate_after_seconds: u64,

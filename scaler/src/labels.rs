@@ -24,5 +24,7 @@ pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 pub const MANAGER: &str = "tetris-scaler";
 /// Label of the daemons' pods, and its value.
 pub const DAEMON: (&str, &str) = ("app.kubernetes.io/name", "tetris-node");
+/// Label of the gateways' pods, and its value.
+pub const GATEWAY: (&str, &str) = ("app.kubernetes.io/name", "tetris-gateway");
 /// On nodes: label that node preferences select by.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";

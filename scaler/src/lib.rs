@@ -12,6 +12,7 @@
 pub mod cli;
 pub mod extender;
 pub mod gates;
+pub mod gateways;
 pub mod keda;
 pub mod labels;
 pub mod lease;

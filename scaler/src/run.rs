@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::cli::Run;
 use crate::extender::{self, ExtenderLimits};
+use crate::gateways::GatewayClient;
 use crate::keda::{self, KedaLimits};
 use crate::lease::{Elector, LeaseError, Names, Timing};
 use crate::load::{Prometheus, PrometheusError, PrometheusOptions};
@@ -50,6 +51,9 @@ pub enum RunError {
     /// Invalid arguments of Prometheus.
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
+    /// A failure to create the client for gateways.
+    #[error("cannot create a client for the gateways: {0}")]
+    Gateways(reqwest::Error),
     /// A failure to create the client for daemons.
     #[error("cannot create a client for the daemons of nodes: {0}")]
     Daemons(#[from] rustls::Error),
@@ -76,7 +80,7 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
 /// # Errors
 ///
 /// Fails if none is configured, or its certificates or credentials are unusable.
-pub(crate) async fn client() -> Result<Client, RunError> {
+pub async fn client() -> Result<Client, RunError> {
     let mut config = Config::infer().await?;
     config.connect_timeout = Some(CONNECT);
     // Passes and watches retry by themselves, and must not wait for one function.
@@ -123,6 +127,7 @@ pub async fn run_with(
         published: sender,
         ready: Arc::clone(&pages.ready),
         prometheus: prometheus(args)?,
+        gateways: GatewayClient::try_new().map_err(RunError::Gateways)?,
     };
     let limits = inventory_limits(args.inventory_memory);
     let poller = Poller::try_new(PollOptions::default(), limits, tokens)?;
@@ -245,6 +250,7 @@ fn options(args: &Run) -> Options {
         interval: Duration::from_secs(args.interval_seconds),
         poll: Duration::from_secs(args.poll_seconds),
         daemons: args.daemon_namespace.clone(),
+        gateways: args.gateway_namespace.clone(),
         consolidate_after: (args.consolidate_after_seconds > 0)
             .then(|| Duration::from_secs(args.consolidate_after_seconds)),
         failing_after: Duration::from_secs(args.failing_after_seconds),

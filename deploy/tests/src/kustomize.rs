@@ -11,6 +11,7 @@ pub const RENDERED: [(&str, &str); 22] = [
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
     ("extender", "overlays/extender"),
+    ("gateway", "overlays/gateway"),
     ("dedicated", "overlays/dedicated"),
     ("gpu", "overlays/gpu"),
     ("development", "overlays/development"),
@@ -32,11 +33,12 @@ pub const RENDERED: [(&str, &str); 22] = [
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 11] = [
+pub const INSTALLS: [&str; 12] = [
     "node",
     "webhook",
     "scaler",
     "extender",
+    "gateway",
     "dedicated",
     "gpu",
     "development",
@@ -50,7 +52,16 @@ pub const INSTALLS: [&str; 11] = [
 pub const WITH_WEBHOOK: [&str; 3] = ["webhook", "cluster-older", "cluster-webhook"];
 
 /// Those of them that install the scaler.
-pub const WITH_SCALER: [&str; 4] = ["scaler", "extender", "cluster-scaler", "cluster-older"];
+pub const WITH_SCALER: [&str; 5] = [
+    "scaler",
+    "extender",
+    "gateway",
+    "cluster-scaler",
+    "cluster-older",
+];
+
+/// Those of them that install the gateway.
+pub const WITH_GATEWAY: [&str; 1] = ["gateway"];
 
 /// Those whose pods any namespace may have (Pod Security "restricted").
 pub const RESTRICTED: [&str; 7] = [

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::dispatcher::InstanceId;
+use crate::id::InstanceId;
 use crate::instance::Instance;
 use crate::rules::Rules;
 use crate::waiting::Request;
@@ -16,22 +16,24 @@ pub(crate) fn choose(
     request: &Request,
     now_us: u64,
     rules: &Rules,
+    waiting: usize,
 ) -> Option<InstanceId> {
-    let with_room = instances
-        .iter()
-        .filter(|&(&id, one)| request.allows(id) && one.has_room(rules));
-    let best = with_room.min_by_key(|&(&id, one)| {
-        let avoided = request.avoid == Some(id);
+    let mut best: Option<(InstanceId, &Instance, [bool; 3])> = None;
+    for (&id, one) in instances {
+        if !request.allows(id) || one.free(now_us, rules, waiting) == 0 {
+            continue;
+        }
         let late = now_us.saturating_add(one.estimate_us(now_us)) > request.deadline_us;
         let starts_another = !one.has_open_batch(now_us);
-        (
-            avoided,
-            late,
-            starts_another,
-            one.load_us(now_us, rules),
-            one.given,
-            id,
-        )
-    });
-    best.map(|(&id, _)| id)
+        let against = [request.avoid == Some(id), late, starts_another];
+        let better = best.is_none_or(|(_, other, its)| {
+            let order = against.cmp(&its);
+            let order = order.then_with(|| one.compare_load(other, now_us, rules));
+            order.then(one.given.cmp(&other.given)).is_lt()
+        });
+        if better {
+            best = Some((id, one, against));
+        }
+    }
+    best.map(|(id, ..)| id)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::capacity::Capacity;
 use crate::choice::choose;
+use crate::id::{InstanceId, RequestId};
 use crate::instance::Instance;
 use crate::load::{FunctionLoad, InstanceLoad};
 use crate::outcome::Outcome;
@@ -14,14 +15,6 @@ use crate::waiting::{Request, Waiting};
 
 /// Time after which a refused client may try again where no instance says more, in microseconds.
 const RETRY_US: u64 = 1_000_000;
-
-/// Number of a request, given by the owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u64);
-
-/// Number of an instance, given by the owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InstanceId(pub u64);
 
 /// A request that the owner must send to an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +33,8 @@ struct Flight {
     instance: InstanceId,
     /// The instance's `birth`: a later one of the same number never had the request.
     birth: u64,
+    /// Its batch on the instance.
+    batch: u64,
     since_us: u64,
     expected_us: u64,
 }
@@ -54,6 +49,10 @@ pub struct Dispatcher {
     arrivals: u64,
     dispatches: u64,
     births: u64,
+    /// Time of the last call that had one.
+    now_us: u64,
+    /// True if an instance may be ejected.
+    ejects: bool,
 }
 
 impl Dispatcher {
@@ -67,6 +66,8 @@ impl Dispatcher {
             arrivals: 0,
             dispatches: 0,
             births: 0,
+            now_us: 0,
+            ejects: false,
         }
     }
 
@@ -119,26 +120,9 @@ impl Dispatcher {
     ) -> Result<(), Rejection> {
         self.check_new(id)?;
         self.advance(now_us);
-        let waiting = self.waiting.len();
-        let estimate = self.estimate(now_us);
-        // A request that an instance can have at once does not wait.
-        let starts = estimate.is_some_and(|(wait_us, _)| wait_us == 0);
-        if waiting >= self.rules.queue && !starts {
-            let retry_us = self
-                .work_off_us(now_us, waiting as u64 / 2)
-                .unwrap_or(RETRY_US);
-            return Err(Rejection::Full { waiting, retry_us });
-        }
         let wait_us = wait_us.map_or(self.rules.wait_us, |own| own.min(self.rules.wait_us));
-        if let Some((estimate_wait_us, latency_us)) = estimate {
-            let result_us = estimate_wait_us.saturating_add(latency_us);
-            let slo_us = self.rules.slo.us();
-            if estimate_wait_us > wait_us {
-                return Err(too_late(estimate_wait_us, wait_us));
-            }
-            if self.rules.reject_late && result_us > slo_us {
-                return Err(too_late(result_us, slo_us));
-            }
+        if self.rules.reject_late || !self.starts(now_us) {
+            self.admit(now_us, wait_us)?;
         }
         self.push(now_us, id, wait_us, None);
         Ok(())
@@ -161,7 +145,8 @@ impl Dispatcher {
         self.advance(now_us);
         let waiting = self.waiting.len();
         let mut known = self.instances.iter();
-        let starts = known.any(|(id, one)| among.contains(id) && one.has_room(&self.rules));
+        let starts =
+            known.any(|(id, one)| among.contains(id) && one.free(now_us, &self.rules, waiting) > 0);
         if waiting >= self.rules.queue && !starts {
             let retry_us = self
                 .work_off_us(now_us, waiting as u64 / 2)
@@ -208,7 +193,7 @@ impl Dispatcher {
         self.dispatches = self.dispatches.saturating_add(1);
         let instance = self.instances.get_mut(&id)?;
         let expected_us = instance.estimate_us(now_us).max(1);
-        instance.take(now_us, self.dispatches);
+        let batch = instance.take(now_us, self.dispatches);
         let waited_us = now_us.saturating_sub(request.arrived_us);
         let request_id = request.id;
         self.in_flight.insert(
@@ -217,6 +202,7 @@ impl Dispatcher {
                 request,
                 instance: id,
                 birth: instance.birth,
+                batch,
                 since_us: now_us,
                 expected_us,
             },
@@ -231,8 +217,10 @@ impl Dispatcher {
     /// The first request in the order of deadlines that an instance has room for, with its instance.
     /// One that may go to some instances alone does not hold up the others.
     fn next(&self, now_us: u64) -> Option<(RequestId, InstanceId)> {
+        let waiting = self.waiting.len();
         for request in self.waiting.iter() {
-            if let Some(id) = choose(&self.instances, request, now_us, &self.rules) {
+            let id = choose(&self.instances, request, now_us, &self.rules, waiting);
+            if let Some(id) = id {
                 return Some((request.id, id));
             }
             // Where one that may go to all instances has to wait, no instance has room for anybody.
@@ -251,7 +239,7 @@ impl Dispatcher {
                 if let Some(instance) = self.of(&flight) {
                     let took_us = now_us.saturating_sub(flight.since_us);
                     let expected_us = as_profiled(flight.expected_us, instance);
-                    instance.release();
+                    instance.release(flight.batch, true);
                     instance.health.answered();
                     instance.slowdown.observe(took_us, expected_us);
                 }
@@ -282,7 +270,7 @@ impl Dispatcher {
         if let Some(flight) = self.in_flight.remove(&id)
             && let Some(instance) = self.of(&flight)
         {
-            instance.release();
+            instance.release(flight.batch, false);
         }
     }
 
@@ -323,7 +311,7 @@ impl Dispatcher {
         self.instances.iter().map(|(&instance, one)| InstanceLoad {
             instance,
             outstanding: one.outstanding,
-            room: one.room(&self.rules),
+            room: one.room_now(self.now_us, &self.rules, self.waiting.len()),
             draining: one.draining,
             ejected: one.health.is_ejected(),
             slowdown_permille: one.slowdown.permille(),
@@ -344,10 +332,11 @@ impl Dispatcher {
             .div_ceil(100);
         let rules = self.rules.ejection;
         if let Some(instance) = self.of(flight) {
-            instance.release();
+            instance.release(flight.batch, false);
             instance
                 .health
                 .failed(now_us, unreachable, ejected < most, &rules);
+            self.ejects = true;
         }
     }
 
@@ -358,9 +347,52 @@ impl Dispatcher {
     }
 
     fn advance(&mut self, now_us: u64) {
+        self.now_us = now_us;
+        if !self.ejects {
+            return;
+        }
+        self.ejects = false;
         for instance in self.instances.values_mut() {
             instance.health.advance(now_us);
+            self.ejects |= instance.health.is_ejected();
         }
+    }
+
+    /// Returns true if one more request would get an instance at once.
+    fn starts(&self, now_us: u64) -> bool {
+        let waiting = self.waiting.len();
+        let mut free = 0_u64;
+        self.instances.values().any(|one| {
+            free = free.saturating_add(one.free(now_us, &self.rules, waiting));
+            free > waiting as u64
+        })
+    }
+
+    /// Returns the reason one more request is refused.
+    fn admit(&self, now_us: u64, wait_us: u64) -> Result<(), Rejection> {
+        let waiting = self.waiting.len();
+        let starts = self.starts(now_us);
+        if waiting >= self.rules.queue && !starts {
+            let retry_us = self
+                .work_off_us(now_us, waiting as u64 / 2)
+                .unwrap_or(RETRY_US);
+            return Err(Rejection::Full { waiting, retry_us });
+        }
+        if wait_us == u64::MAX && !self.rules.reject_late {
+            return Ok(());
+        }
+        let Some((estimate_wait_us, latency_us)) = self.estimate(now_us) else {
+            return Ok(());
+        };
+        let result_us = estimate_wait_us.saturating_add(latency_us);
+        let slo_us = self.rules.slo.us();
+        if estimate_wait_us > wait_us {
+            return Err(too_late(estimate_wait_us, wait_us));
+        }
+        if self.rules.reject_late && result_us > slo_us {
+            return Err(too_late(result_us, slo_us));
+        }
+        Ok(())
     }
 
     /// Estimated time that a new request waits, and the least time until its result after that, in
@@ -368,11 +400,10 @@ impl Dispatcher {
     fn estimate(&self, now_us: u64) -> Option<(u64, u64)> {
         let available = || self.instances.values().filter(|one| one.is_available());
         let latency_us = available().map(|one| one.capacity.latency_us).min()?;
-        let free = available().map(|one| one.room(&self.rules).saturating_sub(one.outstanding));
+        let waiting = self.waiting.len();
+        let free = available().map(|one| one.free(now_us, &self.rules, waiting));
         let free = free.fold(0, u64::saturating_add);
-        let behind = (self.waiting.len() as u64)
-            .saturating_add(1)
-            .saturating_sub(free);
+        let behind = (waiting as u64).saturating_add(1).saturating_sub(free);
         Some((self.work_off_us(now_us, behind)?, latency_us))
     }
 

@@ -1,5 +1,7 @@
 //! An instance as the dispatcher sees it.
 
+use std::cmp::Ordering;
+
 use crate::capacity::Capacity;
 use crate::health::Health;
 use crate::latency::Slowdown;
@@ -9,12 +11,17 @@ use crate::rules::Rules;
 const FIRST_SHARE: u64 = 100;
 const FULL_SHARE: u64 = 1_000;
 
-/// A batch that waits to be filled.
+/// A batch as the dispatcher reckons that the instance makes it. Its number is that of its first
+/// dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct OpenBatch {
+struct Batch {
+    number: u64,
+    /// Number of its requests without an outcome.
     requests: u32,
     /// Time at which it starts, full or not, if a thread is free.
     starts_us: u64,
+    /// True if one of its requests was answered.
+    answered: bool,
 }
 
 /// State of an instance.
@@ -31,7 +38,8 @@ pub(crate) struct Instance {
     /// longest time is next.
     pub(crate) given: u64,
     since_us: u64,
-    batch: Option<OpenBatch>,
+    /// Batches with requests, by age; none without batching.
+    batches: Vec<Batch>,
 }
 
 impl Instance {
@@ -45,7 +53,7 @@ impl Instance {
             slowdown: Slowdown::NONE,
             given: 0,
             since_us: now_us,
-            batch: None,
+            batches: Vec::new(),
         }
     }
 
@@ -73,15 +81,50 @@ impl Instance {
             .div_ceil(u64::from(rules.gateways.max(1)))
     }
 
-    pub(crate) fn has_room(&self, rules: &Rules) -> bool {
-        self.outstanding < self.room(rules)
+    /// Number of requests that it gets now, while `waiting` requests wait.
+    pub(crate) fn free(&self, now_us: u64, rules: &Rules, waiting: usize) -> u64 {
+        let free = self.room(rules).saturating_sub(self.outstanding);
+        if self.holds(now_us, free, waiting) {
+            0
+        } else {
+            free
+        }
+    }
+
+    /// Number of requests that it may have now, while `waiting` requests wait.
+    pub(crate) fn room_now(&self, now_us: u64, rules: &Rules, waiting: usize) -> u64 {
+        let free = self.free(now_us, rules, waiting);
+        self.room(rules).min(self.outstanding.saturating_add(free))
+    }
+
+    /// Returns true if requests had better wait until a thread is free. Where its threads are busy,
+    /// `free` requests ahead would make a batch that is not full, and the instance would start it as
+    /// soon as it can. Such batches leave no room for full ones, again and again. Where a whole batch
+    /// waits, it starts full once a thread is free; where less waits, the time that it waits for
+    /// others should begin at once.
+    fn holds(&self, now_us: u64, free: u64, waiting: usize) -> bool {
+        let batch = u64::from(self.capacity.batch);
+        if batch <= 1 || free == 0 || (waiting as u64) < batch {
+            return false;
+        }
+        let open = self.open_batch(now_us);
+        let closed = self
+            .batches
+            .len()
+            .saturating_sub(usize::from(open.is_some()));
+        let ahead = open.map_or(0, |one| u64::from(one.requests));
+        closed as u64 >= u64::from(self.capacity.concurrency) && ahead.saturating_add(free) < batch
     }
 
     /// Requests per second in millionths that it is worth now: its rate, less if it is slow or new.
     pub(crate) fn weight(&self, now_us: u64, rules: &Rules) -> u64 {
-        let rate = u128::from(self.capacity.micro_rps()) * u128::from(FULL_SHARE);
-        let weighed =
-            rate / u128::from(self.slowdown.permille()) * u128::from(self.share(now_us, rules));
+        let micro_rps = self.capacity.micro_rps();
+        let (slowdown, share) = (self.slowdown.permille(), self.share(now_us, rules));
+        if (slowdown, share) == (FULL_SHARE, FULL_SHARE) {
+            return micro_rps;
+        }
+        let rate = u128::from(micro_rps) * u128::from(FULL_SHARE);
+        let weighed = rate / u128::from(slowdown) * u128::from(share);
         u64::try_from(weighed / u128::from(FULL_SHARE))
             .unwrap_or(u64::MAX)
             .max(1)
@@ -97,35 +140,43 @@ impl Instance {
         FIRST_SHARE.saturating_add(gained as u64)
     }
 
-    /// Its requests and one more, for its weight: time to work them off, in microseconds.
-    pub(crate) fn load_us(&self, now_us: u64, rules: &Rules) -> u64 {
-        let requests = u128::from(self.outstanding).saturating_add(1);
-        let load =
-            requests.saturating_mul(1_000_000_000_000) / u128::from(self.weight(now_us, rules));
-        u64::try_from(load).unwrap_or(u64::MAX)
+    /// Compares the load of two instances: the time to work off their requests and one more.
+    pub(crate) fn compare_load(&self, other: &Self, now_us: u64, rules: &Rules) -> Ordering {
+        let requests = |one: &Self| u128::from(one.outstanding).saturating_add(1);
+        let weight = |one: &Self| u128::from(one.weight(now_us, rules));
+        let (own, its) = (requests(self), requests(other));
+        let (own, its) = (
+            own.saturating_mul(weight(other)),
+            its.saturating_mul(weight(self)),
+        );
+        own.cmp(&its)
     }
 
     /// Returns true if a batch waits for requests, and another one fits.
     pub(crate) fn has_open_batch(&self, now_us: u64) -> bool {
-        self.batch.is_some_and(|batch| {
-            batch.requests < self.capacity.batch && self.still_open(batch, now_us)
-        })
+        self.open_batch(now_us).is_some()
     }
 
-    /// A batch stays open while no thread is free for it.
-    fn still_open(&self, batch: OpenBatch, now_us: u64) -> bool {
-        now_us < batch.starts_us
-            || self.outstanding.saturating_sub(u64::from(batch.requests)) >= self.capacity.slots()
+    /// The newest batch, if it is not full and has not started. It stays open while no thread is free
+    /// for it.
+    fn open_batch(&self, now_us: u64) -> Option<&Batch> {
+        let (newest, others) = self.batches.split_last()?;
+        let waits = now_us < newest.starts_us
+            || others.len() as u64 >= u64::from(self.capacity.concurrency);
+        let open = waits && !newest.answered && newest.requests < self.capacity.batch;
+        open.then_some(newest)
     }
 
     /// Estimated time from now until the result of one more request, in microseconds: the wait for a
     /// thread and for the batch, and the latency as lately observed.
     pub(crate) fn estimate_us(&self, now_us: u64) -> u64 {
-        let latency = u128::from(self.capacity.latency_us) * u128::from(self.slowdown.permille())
-            / u128::from(FULL_SHARE);
-        let latency_us = u64::try_from(latency).unwrap_or(u64::MAX);
+        let latency_us = self.capacity.latency_us;
+        let latency_us = match self.slowdown.permille() {
+            FULL_SHARE => latency_us,
+            permille => latency_us.saturating_mul(permille) / FULL_SHARE,
+        };
         let turns = self.outstanding / self.capacity.slots().max(1);
-        let batch_us = match self.batch.filter(|&batch| self.still_open(batch, now_us)) {
+        let batch_us = match self.open_batch(now_us) {
             Some(batch) if batch.requests.saturating_add(1) >= self.capacity.batch => 0,
             Some(batch) => batch.starts_us.saturating_sub(now_us),
             None => self.capacity.batch_wait_us,
@@ -135,28 +186,36 @@ impl Instance {
             .saturating_add(batch_us)
     }
 
-    /// Takes a request.
-    pub(crate) fn take(&mut self, now_us: u64, given: u64) {
-        if self.capacity.batch > 1 {
-            let open = self.batch.filter(|&batch| {
-                batch.requests < self.capacity.batch && self.still_open(batch, now_us)
-            });
-            let mut batch = open.unwrap_or(OpenBatch {
-                requests: 0,
-                starts_us: now_us.saturating_add(self.capacity.batch_wait_us),
-            });
-            batch.requests = batch.requests.saturating_add(1);
-            self.batch = Some(batch);
-        }
+    /// Takes a request. Returns the number of its batch.
+    pub(crate) fn take(&mut self, now_us: u64, given: u64) -> u64 {
         self.outstanding = self.outstanding.saturating_add(1);
         self.given = given;
+        if self.capacity.batch <= 1 {
+            return given;
+        }
+        if self.has_open_batch(now_us)
+            && let Some(newest) = self.batches.last_mut()
+        {
+            newest.requests = newest.requests.saturating_add(1);
+            return newest.number;
+        }
+        self.batches.push(Batch {
+            number: given,
+            requests: 1,
+            starts_us: now_us.saturating_add(self.capacity.batch_wait_us),
+            answered: false,
+        });
+        given
     }
 
-    /// Loses a request: it is done, or left.
-    pub(crate) fn release(&mut self) {
+    /// Loses a request of a batch: it is done, or left.
+    pub(crate) fn release(&mut self, batch: u64, answered: bool) {
         self.outstanding = self.outstanding.saturating_sub(1);
-        if self.outstanding == 0 {
-            self.batch = None;
+        let of = self.batches.iter_mut().find(|one| one.number == batch);
+        if let Some(one) = of {
+            one.requests = one.requests.saturating_sub(1);
+            one.answered |= answered;
+            self.batches.retain(|one| one.requests > 0);
         }
     }
 }

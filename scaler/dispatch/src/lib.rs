@@ -9,7 +9,8 @@
 //!   queue is bounded, and a request leaves it unserved only when it has waited for its longest time.
 //! - **Capacity.** An instance has room for `batch * concurrency` requests, the number that it
 //!   executes at once, and for as many more as keep it busy between two requests. So requests wait
-//!   where every instance can still take them.
+//!   where every instance can still take them. Behind a batch that is not full they are held back
+//!   while a whole one waits, so that the next is full.
 //! - **Choice.** A request joins a batch that waits to be filled, if the result comes within the
 //!   deadline. Otherwise it goes to the instance with the least outstanding requests for its
 //!   capacity.
@@ -67,6 +68,7 @@ mod capacity;
 mod choice;
 mod dispatcher;
 mod health;
+mod id;
 mod instance;
 mod latency;
 mod load;
@@ -76,7 +78,8 @@ mod rules;
 mod waiting;
 
 pub use capacity::Capacity;
-pub use dispatcher::{Dispatch, Dispatcher, InstanceId, RequestId};
+pub use dispatcher::{Dispatch, Dispatcher};
+pub use id::{InstanceId, RequestId};
 pub use load::{FunctionLoad, InstanceLoad};
 pub use outcome::Outcome;
 pub use rejection::Rejection;

@@ -1,6 +1,6 @@
 //! Loads, for reports and for the operator.
 
-use crate::dispatcher::InstanceId;
+use crate::id::InstanceId;
 
 /// Load of a function at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

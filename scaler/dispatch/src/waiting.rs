@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::dispatcher::{InstanceId, RequestId};
+use crate::id::{InstanceId, RequestId};
 
 /// A request that waits, or did before it was dispatched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,7 @@ impl Request {
 pub(crate) struct Waiting {
     by_deadline: BTreeMap<(u64, u64), Request>,
     places: BTreeMap<RequestId, (u64, u64)>,
+    /// Those that wait for a limited time.
     by_expiry: BTreeSet<(u64, RequestId)>,
 }
 
@@ -51,7 +52,9 @@ impl Waiting {
 
     pub(crate) fn push(&mut self, request: Request) {
         self.places.insert(request.id, request.place());
-        self.by_expiry.insert((request.expires_us, request.id));
+        if request.expires_us < u64::MAX {
+            self.by_expiry.insert((request.expires_us, request.id));
+        }
         self.by_deadline.insert(request.place(), request);
     }
 
@@ -68,13 +71,17 @@ impl Waiting {
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Request> {
         let place = self.places.remove(&id)?;
         let request = self.by_deadline.remove(&place)?;
-        self.by_expiry.remove(&(request.expires_us, id));
+        if request.expires_us < u64::MAX {
+            self.by_expiry.remove(&(request.expires_us, id));
+        }
         Some(request)
     }
 
-    /// Time of the first expiry.
+    /// Time of the first expiry, `u64::MAX` if no request expires; `None` if none waits.
     pub(crate) fn expires_us(&self) -> Option<u64> {
-        self.by_expiry.first().map(|&(at_us, _)| at_us)
+        self.first()?;
+        let first = self.by_expiry.first();
+        Some(first.map_or(u64::MAX, |&(at_us, _)| at_us))
     }
 
     /// Removes a request that has waited for as long as it may.

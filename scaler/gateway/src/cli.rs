@@ -31,9 +31,15 @@ pub enum Command {
 /// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
-    /// File of limits, timeouts, and functions with their endpoints; read again when it changes
-    #[arg(long, value_name = "PATH")]
-    pub config: PathBuf,
+    /// File of limits, timeouts, and functions with their endpoints; functions are read again when it changes
+    #[arg(long, value_name = "PATH", required_unless_present = "cluster")]
+    pub config: Option<PathBuf>,
+    /// Take functions and instances from the cluster instead of the file
+    #[arg(long)]
+    pub cluster: bool,
+    /// Namespace of the gateways' pods, with --cluster
+    #[arg(long, env = "POD_NAMESPACE", default_value = "tetris-system")]
+    pub namespace: String,
     /// Address for clients
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,

@@ -5,6 +5,7 @@
 //! also while there is none at all.
 //!
 //! - [`config`]: the file of functions and their endpoints
+//! - `cluster`: functions and instances of a cluster
 //! - [`function`]: queue and instances of one function
 //! - [`routes`]: the function of a request, by path and host
 //! - [`proxy`]: requests, answers and limits
@@ -35,6 +36,7 @@
 
 mod access_log;
 pub mod cli;
+mod cluster;
 pub mod config;
 pub mod function;
 mod loads;

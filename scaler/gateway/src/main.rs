@@ -16,7 +16,17 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Run(args) => Ok(command::runtime()?.block_on(tetris_gateway::run::run(args))?),
+        Command::Run(args) => {
+            // The client of the API server is built without a TLS provider: one for the process.
+            if args.cluster
+                && rustls::crypto::ring::default_provider()
+                    .install_default()
+                    .is_err()
+            {
+                anyhow::bail!("TLS: the process already has a crypto provider");
+            }
+            Ok(command::runtime()?.block_on(tetris_gateway::run::run(args))?)
+        }
         Command::Check(args) => {
             let config = Config::read(&args.config)?;
             let mut out = std::io::stdout();

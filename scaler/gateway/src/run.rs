@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::cli::Run;
+use crate::cluster::{self, Cluster};
 use crate::config::{Config, ConfigError};
 use crate::function::{Function, FunctionName};
 use crate::loads::Origin;
@@ -25,7 +26,7 @@ use crate::routes::{Route, Routes};
 use crate::server;
 
 /// Interval in which the gateway looks at its file.
-const FOLLOW: Duration = Duration::from_secs(1);
+const FOLLOW: Duration = Duration::from_millis(250);
 
 /// The reason the gateway cannot run.
 #[derive(Debug, Error)]
@@ -34,6 +35,14 @@ pub enum RunError {
     /// An unusable configuration file.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Functions in a file, and in a cluster.
+    #[error(
+        "the file has functions, and --cluster takes them from the cluster; leave out one of them"
+    )]
+    BothSources,
+    /// A failure to reach the API server.
+    #[error(transparent)]
+    Cluster(#[from] tetris_scaler::run::RunError),
     /// An address that cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -86,8 +95,12 @@ pub async fn run_until(
     stop: impl Future<Output = ()>,
     serving: impl FnOnce(Addresses),
 ) -> Result<(), RunError> {
-    let changed = modified(&args.config);
-    let config = Config::read(&args.config)?;
+    let path = args.config.as_deref();
+    let changed = path.and_then(modified);
+    let config = path.map(Config::read).transpose()?.unwrap_or_default();
+    if args.cluster && !config.function.is_empty() {
+        return Err(RunError::BothSources);
+    }
     let clients = listen("listen", args.listen).await?;
     let own = listen("metrics-listen", args.metrics_listen).await?;
     let picker = picker::listen(args.picker_listen).await?;
@@ -101,8 +114,15 @@ pub async fn run_until(
     let proxy = Proxy::new(&config.limits, config.timeouts, Arc::clone(&metrics));
     let mut functions = Functions::default();
     proxy.set_routes(functions.update(&config));
-    let ready = Arc::new(AtomicBool::new(true));
     let (stopping, stopped) = watch::channel(false);
+    // A cluster's functions are not known yet.
+    let ready = Arc::new(AtomicBool::new(!args.cluster));
+    let cluster = if args.cluster {
+        let client = cluster::client().await?;
+        Some(Cluster::new(client, args.namespace.clone(), config.cluster))
+    } else {
+        None
+    };
     let picking = picker::serve(
         picker,
         Picker::new(proxy.clone(), Arc::clone(&metrics), Arc::clone(&ready)),
@@ -135,14 +155,26 @@ pub async fn run_until(
         ended.send_replace(true);
     };
     let following = async {
+        let sources = async {
+            match (&cluster, path) {
+                (Some(cluster), _) => {
+                    cluster
+                        .run(&proxy, || ready.store(true, Ordering::Relaxed))
+                        .await;
+                }
+                (None, Some(path)) => follow(path, changed, &proxy, &mut functions).await,
+                (None, None) => {}
+            }
+        };
+        // Also while requests end: one that waits may still get a new instance.
         tokio::select! {
-            () = follow(&args.config, changed, &proxy, &mut functions) => {}
-            () = until(stopped.clone()) => {}
+            () = sources => {}
+            () = until(end.clone()) => {}
         }
     };
     // Loads are reported until the last request has ended.
     let limits = ConnectionLimits::default();
-    let reporting = serve(own, Plain, pages::router(pages), limits, until(end));
+    let reporting = serve(own, Plain, pages::router(pages), limits, until(end.clone()));
     tokio::join!(proxying, following, reporting, farewell);
     Ok(())
 }

@@ -4,7 +4,8 @@
 //! to fill. Every few seconds a scaler starts and releases instances ([`policy`]) on nodes with
 //! tensor stores ([`cluster`]). [`simulate`] runs one policy on one [`Scenario`]. [`compare()`]
 //! runs all policies on the four applications of the paper, [`sweep`] varies every invented input,
-//! and [`paper`] has the paper's own figures for comparison.
+//! and [`paper`] has the paper's own figures for comparison. [`dispatch`] compares rules by which requests
+//! go to instances.
 //!
 //! **Guarantees.** All arithmetic is in integers, and the only clock is the caller's: the same
 //! scenario has the same outcome everywhere. [`catalog`], [`trace`], [`Platform`] and [`paper`]
@@ -23,14 +24,17 @@ pub mod catalog;
 pub mod cluster;
 mod column;
 mod compare;
+pub mod dispatch;
 mod engine;
 mod error;
+mod events;
 mod outcome;
 pub mod paper;
 mod platform;
 pub mod policy;
 mod policy_run;
 mod scenario;
+mod server;
 pub mod sweep;
 pub mod trace;
 

@@ -7,12 +7,19 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use tetris_scaler_simulator::dispatch::compare_dispatch;
 use tetris_scaler_simulator::{compare, sweep};
 
-use cli::{Args, html, sweep_html, sweep_text, text};
+use cli::{Args, dispatch_html, dispatch_text, html, sweep_html, sweep_text, text};
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if args.dispatch {
+        let found = compare_dispatch(args.dispatch_grid()).context("simulating")?;
+        return args
+            .report
+            .write(&found, dispatch_text::report, dispatch_html::page);
+    }
     if args.sweep {
         let grid = args.grid();
         ensure!(

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use tetris_service_kit::tls_roots::RootsError;
 use thiserror::Error;
 
+use crate::gateways::GatewayError;
+
 /// The reason a load is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -60,6 +62,22 @@ pub enum LoadError {
         /// Result type of the answer.
         kind: String,
     },
+    /// No ready gateway.
+    #[error(
+        "no gateway is ready in the operator's --gateway-namespace; install deploy/base/gateway, or see why its pods are not ready"
+    )]
+    NoGateway,
+    /// A ready gateway that has not answered for a time.
+    #[error("{0}; its last answer is too old")]
+    GatewaySilent(GatewayError),
+    /// A function that no gateway knows.
+    #[error(
+        "no gateway lists the function; see in the log of the gateways why they do not know it"
+    )]
+    NotListed,
+    /// A latency without requests.
+    #[error("no request was served within the last minute")]
+    NoRequests,
 }
 
 impl LoadError {
@@ -75,6 +93,10 @@ impl LoadError {
             Self::NotALoad { .. } => "load_not_a_load",
             Self::NotALatency { .. } => "load_not_a_latency",
             Self::Kind { .. } => "load_kind",
+            Self::NoGateway => "load_no_gateway",
+            Self::GatewaySilent(_) => "load_gateway_silent",
+            Self::NotListed => "load_not_listed",
+            Self::NoRequests => "load_no_requests",
         }
     }
 
@@ -90,6 +112,10 @@ impl LoadError {
             Self::NotALoad { .. } => "NotALoad",
             Self::NotALatency { .. } => "NotALatency",
             Self::Kind { .. } => "WrongKind",
+            Self::NoGateway => "NoGateway",
+            Self::GatewaySilent(_) => "GatewaySilent",
+            Self::NotListed => "NotListed",
+            Self::NoRequests => "NoRequests",
         }
     }
 }

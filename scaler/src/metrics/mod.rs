@@ -27,6 +27,8 @@ pub struct Metrics {
     decision: Histogram,
     leads: Gauge,
     nodes: Gauge,
+    gateways_ready: Gauge,
+    gateways_answering: Gauge,
     gates: Gates,
 }
 
@@ -54,6 +56,8 @@ impl Metrics {
             decision: Histogram::new(SECONDS),
             leads: Gauge::default(),
             nodes: Gauge::default(),
+            gateways_ready: Gauge::default(),
+            gateways_answering: Gauge::default(),
             gates: Gates::default(),
         }
     }
@@ -71,6 +75,8 @@ impl Metrics {
         registry.register_with_unit("decision", "Time to plan for all functions", Unit::Seconds, self.decision.clone());
         registry.register("leader", "1 if this replica holds the lease, else 0", self.leads.clone());
         registry.register("inventory_nodes", "Number of nodes with a known tensor inventory", self.nodes.clone());
+        registry.register("gateways_ready", "Number of ready gateways", self.gateways_ready.clone());
+        registry.register("gateways_answering", "Number of ready gateways that answered within the last seconds", self.gateways_answering.clone());
         self.gates.register(registry);
         self.gates.register_replaced(registry);
         registry.register_collector(Box::new(Decided(snapshots)));
@@ -105,6 +111,13 @@ impl Metrics {
     pub fn state(&self, leads: bool, nodes: usize) {
         self.leads.set(i64::from(leads));
         self.nodes.set(i64::try_from(nodes).unwrap_or(i64::MAX));
+    }
+
+    /// Sets the number of ready gateways, and of those that answer.
+    pub fn gateways(&self, ready: usize, answering: usize) {
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.gateways_ready.set(count(ready));
+        self.gateways_answering.set(count(answering));
     }
 
     /// Encodes all metrics as OpenMetrics text.

@@ -9,6 +9,7 @@ use tetris_scaler_core::{LoadPeak, Rate};
 
 use super::latency::Smoothed;
 use super::records::FunctionRecord;
+use crate::gateways::GatewayReading;
 use crate::load::{LoadError, Prometheus};
 use crate::metrics::Metrics;
 use crate::resources::{CheckedFunction, LoadSource};
@@ -43,19 +44,34 @@ pub struct Reading {
     pub pods: Arc<BTreeMap<String, Rate>>,
     /// Largest load of a whole window.
     pub peak: Option<Rate>,
-    /// Latency in service, smoothed over a window, in microseconds; `None` without a query for it.
+    /// Latency in service, smoothed over a window, in microseconds; `None` if nobody measures it.
     pub latency: Option<Result<u64, LoadError>>,
+    /// True if a request waits or is served.
+    pub is_demanded: bool,
 }
 
-/// Answers to the queries of a function.
+/// Measurements of a function at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answers {
     /// Load of the function.
     pub load: Result<Rate, LoadError>,
     /// Loads of its instances, by pod.
     pub pods: BTreeMap<String, Rate>,
-    /// Latency in service, in microseconds; `None` without a query for it.
+    /// Latency in service, in microseconds; `None` if nobody measures it.
     pub latency: Option<Result<u64, LoadError>>,
+    /// True if a request waits or is served.
+    pub is_demanded: bool,
+}
+
+impl From<GatewayReading> for Answers {
+    fn from(reading: GatewayReading) -> Self {
+        Self {
+            load: reading.load,
+            pods: reading.pods,
+            latency: Some(reading.latency),
+            is_demanded: reading.is_demanded,
+        }
+    }
 }
 
 impl Loads {
@@ -67,7 +83,8 @@ impl Loads {
         }
     }
 
-    /// Queries the loads of all `functions` once. `clock` returns monotonic milliseconds.
+    /// Queries the loads of all `functions` once, without those that gateways count. `clock` returns
+    /// monotonic milliseconds.
     pub async fn round(
         &self,
         functions: &BTreeMap<Key, Arc<FunctionRecord>>,
@@ -77,6 +94,9 @@ impl Loads {
     ) {
         let asked = functions.values().filter_map(|record| {
             let function = record.function.as_ref().ok()?;
+            if function.load == LoadSource::Gateway {
+                return None;
+            }
             Some(async move { (record, function, read(function, prometheus).await) })
         });
         let asked: Vec<_> = asked.collect();
@@ -98,6 +118,7 @@ impl Loads {
             load,
             pods,
             latency,
+            is_demanded,
         } = answers;
         let window_ms = window_ms.max(self.least_window_ms);
         let mut all = self.lock();
@@ -125,6 +146,7 @@ impl Loads {
                 pods: Arc::new(pods),
                 peak: None,
                 latency: latency.map(|found| found.map(Smoothed::us)),
+                is_demanded,
             },
         };
         all.insert(record.key.clone(), one);
@@ -135,10 +157,11 @@ impl Loads {
         let all = self.lock();
         let known = all.get(&record.key).filter(|one| one.uid == record.uid);
         let unknown = |error: LoadError| Reading {
-            latency: record.latency_query().map(|_| Err(error.clone())),
+            latency: record.measures_latency().then(|| Err(error.clone())),
             load: at_once(record).ok_or(error),
             pods: Arc::default(),
             peak: None,
+            is_demanded: false,
         };
         let Some(known) = known else {
             return unknown(LoadError::NotAsked);
@@ -162,7 +185,7 @@ impl Loads {
 fn at_once(record: &FunctionRecord) -> Option<Rate> {
     match record.function.as_ref().ok()?.load {
         LoadSource::Static(rate) => Some(rate),
-        LoadSource::Prometheus(_) => None,
+        LoadSource::Prometheus(_) | LoadSource::Gateway => None,
     }
 }
 
@@ -171,10 +194,12 @@ async fn read(function: &CheckedFunction, prometheus: Option<&Prometheus>) -> An
         load,
         pods: BTreeMap::new(),
         latency: None,
+        is_demanded: false,
     };
     let queries = match &function.load {
         LoadSource::Static(rate) => return only(Ok(*rate)),
         LoadSource::Prometheus(queries) => queries,
+        LoadSource::Gateway => return only(Err(LoadError::NotAsked)),
     };
     let Some(prometheus) = prometheus else {
         return only(Err(LoadError::NoServer));
@@ -201,6 +226,7 @@ async fn read(function: &CheckedFunction, prometheus: Option<&Prometheus>) -> An
         load,
         pods,
         latency,
+        is_demanded: false,
     }
 }
 
@@ -236,6 +262,7 @@ mod tests {
                 load: Ok(seven),
                 pods: BTreeMap::new(),
                 latency: None,
+                is_demanded: false,
             };
             loads.measured(&record, 1_000, at_ms, answers);
         }
@@ -254,6 +281,7 @@ mod tests {
             load: Ok(Rate::from_rps(7)),
             pods: BTreeMap::new(),
             latency,
+            is_demanded: false,
         };
         loads.measured(&record, 60_000, 0, answers(Some(Ok(50_000))));
         let failed = Some(Err(LoadError::Empty));

@@ -1,8 +1,8 @@
 //! Operator: observes the cluster, plans, and acts.
 //!
 //! **Flow.** Watches keep [`cache::Cache`]s of functions, profiles, Deployments, pods and nodes. A
-//! poller reads the nodes' tensors from their daemons, and [`loads`] reads the loads from
-//! Prometheus. A pass combines these in one [`observed::Observed`]. The pure function
+//! poller reads the nodes' tensors from their daemons, and [`loads`] has the loads, from
+//! Prometheus or from gateways. A pass combines these in one [`observed::Observed`]. The pure function
 //! [`plan::reconcile`] plans the actions, and [`apply::Applier`] executes them if this replica leads.
 //! Every replica plans, so that each can serve the decisions.
 //!
@@ -10,6 +10,10 @@
 //! operator also remembers the loads of a window and steady times; without these, a new leader is
 //! more careful, never less. Writes name the version that they are based on. An error of one
 //! function does not affect others.
+//!
+//! **From zero.** Gateways are polled every 250 ms. A request that waits while its function has no
+//! instance brings a pass at once, in spite of the least time between passes. While a request waits or is
+//! served, the function's minimum is one instance, whatever its load is.
 //!
 //! **No finalizer.** A function owns its Deployments, and the garbage collector deletes them with
 //! it. Marks disappear with their pods. Decisions for other autoscalers are published from memory,
@@ -26,6 +30,7 @@
 pub mod apply;
 pub mod cache;
 mod deployment;
+mod gateway_loads;
 pub mod health;
 pub mod history;
 pub mod latency;

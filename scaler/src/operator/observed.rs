@@ -48,6 +48,8 @@ pub struct FunctionInput {
     pub pod_loads: Arc<BTreeMap<String, Rate>>,
     /// Largest load of a whole window.
     pub peak: Option<Rate>,
+    /// True if a request waits or is served, so that one instance is needed whatever the load is.
+    pub is_demanded: bool,
     /// True if instances may be replaced to save memory.
     pub consolidate: bool,
     /// True if a replacement has taken too long and is abandoned.

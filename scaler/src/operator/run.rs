@@ -12,12 +12,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::apply::Applier;
+use super::gateway_loads;
 use super::history::History;
 use super::observed::Observed;
 use super::placing::{Memory, Placer, steps};
 use super::plan::reconcile;
 use super::records::PodRecord;
 use super::shared::{Shared, unmeasured};
+use crate::gateways::GatewayClient;
 use crate::lease::Leadership;
 use crate::load::Prometheus;
 use crate::metrics::Metrics;
@@ -27,8 +29,8 @@ use crate::state::{Key, Snapshot};
 
 /// Port of the daemons' inventories.
 const DAEMON_PORT: u16 = 9466;
-/// Minimum time between two passes.
-const LEAST: Duration = Duration::from_secs(1);
+/// Minimum time between two passes, unless a function is woken.
+pub(super) const LEAST: Duration = Duration::from_secs(1);
 /// Interval of checks for complete lists.
 const SYNC: Duration = Duration::from_millis(100);
 /// Interval between two looks at waiting pods.
@@ -43,6 +45,8 @@ pub struct Options {
     pub poll: Duration,
     /// Namespace of the daemons.
     pub daemons: String,
+    /// Namespace of the gateways.
+    pub gateways: String,
     /// Steady time after which instances may be replaced; `None` for never.
     pub consolidate_after: Option<Duration>,
     /// Time for which an instance may be unready on its node before others take its place.
@@ -67,8 +71,10 @@ pub struct Operator {
     pub published: watch::Sender<Arc<Snapshot>>,
     /// Set after the first pass.
     pub ready: Arc<AtomicBool>,
-    /// Source of loads.
+    /// Source of loads by queries.
     pub prometheus: Option<Prometheus>,
+    /// Source of loads that gateways count.
+    pub gateways: GatewayClient,
 }
 
 impl Operator {
@@ -90,6 +96,7 @@ impl Operator {
                     .run(&self.client, &shared.changed, &self.metrics),
                 self.poll(&shared, &mut poller),
                 self.measure(&shared),
+                gateway_loads::follow(&self, &shared),
                 self.place(&shared),
             );
         };
@@ -173,11 +180,22 @@ impl Operator {
                 self.pass(shared, &observed, &mut history, &mut applier)
                     .await;
             }
+            self.rest(shared, stopping).await;
+        }
+    }
+
+    /// Waits until the next pass is due, or until a function is woken.
+    async fn rest(&self, shared: &Shared, stopping: &AtomicBool) {
+        let due = async {
             if !stopping.load(Ordering::Relaxed) {
                 sleep(LEAST).await;
             }
             // A pass follows even without a change, as decisions depend on time.
             drop(timeout(self.options.interval, shared.changed.notified()).await);
+        };
+        tokio::select! {
+            () = due => {}
+            () = shared.woken.notified() => {}
         }
     }
 

@@ -15,12 +15,14 @@ use super::observed::{FunctionInput, Observed};
 use super::prepare::{Preparations, Prepared, Unprepared};
 use super::records::FunctionRecord;
 use super::watches::Watches;
+use crate::gateways::GatewayLoads;
 use crate::load::LoadError;
 use crate::nodes::{Inventories, Poller};
 use crate::placement::PlacementMode;
+use crate::resources::LoadSource;
 use crate::state::Key;
 
-/// Maximum wait of the first pass for the first answers of daemons and of Prometheus.
+/// Maximum wait of the first pass for the first answers of daemons, of Prometheus and of gateways.
 const FIRST_ANSWERS: Duration = Duration::from_secs(15);
 /// Maximum wait of placing for the first answers of daemons.
 const FIRST_TENSORS: Duration = Duration::from_secs(3);
@@ -32,14 +34,19 @@ const LEAST_WINDOW: u32 = 3;
 pub(super) struct Shared {
     pub(super) watches: Watches,
     pub(super) loads: Loads,
+    pub(super) gateways: GatewayLoads,
     pub(super) inventories: Arc<Mutex<Inventories>>,
     pub(super) changed: Notify,
+    /// Notified when a pass has to be made at once.
+    pub(super) woken: Notify,
     /// Notified when a function has no load query yet.
     pub(super) unasked: Notify,
     /// True once loads have been queried.
     pub(super) measured: AtomicBool,
     /// True once daemons have been polled.
     pub(super) polled: AtomicBool,
+    /// True once the loads that gateways count are known, or will not be soon.
+    pub(super) heard: AtomicBool,
     pub(super) preparations: Mutex<Preparations>,
     interval: Duration,
     /// Time for which an instance may be unready on its node, in seconds.
@@ -60,11 +67,14 @@ impl Shared {
         Self {
             watches: Watches::default(),
             loads: Loads::new(interval.saturating_mul(LEAST_WINDOW)),
+            gateways: GatewayLoads::default(),
             inventories: poller.latest(),
             changed: Notify::new(),
+            woken: Notify::new(),
             unasked: Notify::new(),
             measured: AtomicBool::new(false),
             polled: AtomicBool::new(false),
+            heard: AtomicBool::new(false),
             preparations: Mutex::default(),
             interval,
             failing_after_s: failing_after.as_secs(),
@@ -77,7 +87,8 @@ impl Shared {
     /// would report wrong states, and place instances away from their tensors.
     pub(super) fn may_begin(&self) -> bool {
         let asked = |what: &AtomicBool| what.load(Ordering::Relaxed);
-        (asked(&self.measured) && asked(&self.polled)) || self.started.elapsed() >= FIRST_ANSWERS
+        let all = [&self.measured, &self.polled, &self.heard];
+        all.into_iter().all(asked) || self.started.elapsed() >= FIRST_ANSWERS
     }
 
     /// Returns true once placing can begin: soon, as pods wait, but with the tensors if daemons
@@ -145,7 +156,9 @@ impl Shared {
         let stale = self.interval.saturating_mul(4) + Duration::from_secs(10);
         let stale = u64::try_from(stale.as_millis()).unwrap_or(u64::MAX);
         let reading = self.loads.of(record, now, stale);
-        if record.function.is_ok() && reading.load == Err(LoadError::NotAsked) {
+        let source = record.function.as_ref().map(|function| &function.load);
+        let is_queried = source.is_ok_and(|source| *source != LoadSource::Gateway);
+        if is_queried && reading.load == Err(LoadError::NotAsked) {
             self.unasked.notify_one();
         }
         FunctionInput {
@@ -154,6 +167,7 @@ impl Shared {
             latency: reading.latency,
             pod_loads: reading.pods,
             peak: reading.peak,
+            is_demanded: reading.is_demanded,
             consolidate: history.may_consolidate(&record.key, now),
             give_up_retiring: history.gives_up(&record.key, now),
             refresh_status: history.may_report(&record.key, now),
@@ -177,6 +191,7 @@ pub(super) fn unmeasured(
         load: Err(LoadError::NotAsked),
         pod_loads: Arc::default(),
         peak: None,
+        is_demanded: false,
         consolidate: false,
         give_up_retiring: false,
         refresh_status: false,

@@ -223,7 +223,7 @@ fn function_view(input: &FunctionInput, prepared: &Prepared) -> FunctionView {
         model: prepared.model.clone(),
         load: input.load.as_ref().ok().copied(),
         peak: input.peak,
-        min_instances: function.min_instances,
+        min_instances: function.min_instances.max(input.is_demanded.into()),
         max_instances: function.max_instances,
         scale_in: function.scale_in,
         // The operator marks replaced instances only on its own pods.

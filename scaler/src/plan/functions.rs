@@ -124,12 +124,17 @@ fn function(
 fn own_load(at: &str, key: &Key, function: &CheckedFunction) -> Result<Rate, PlanError> {
     match &function.load {
         LoadSource::Static(rate) => Ok(*rate),
-        LoadSource::Prometheus(_) => Err(PlanError::Document {
-            at: at.to_owned(),
-            problem: format!(
-                "the load of {key} is in Prometheus, which `plan` does not query; give it with --load {key}=RPS"
-            ),
-        }),
+        LoadSource::Prometheus(_) => Err(not_queried(at, key, "Prometheus")),
+        LoadSource::Gateway => Err(not_queried(at, key, "the gateways")),
+    }
+}
+
+fn not_queried(at: &str, key: &Key, source: &str) -> PlanError {
+    PlanError::Document {
+        at: at.to_owned(),
+        problem: format!(
+            "the load of {key} is in {source}, which `plan` does not query; give it with --load {key}=RPS"
+        ),
     }
 }
 

@@ -59,6 +59,8 @@ pub enum LoadSource {
     Prometheus(PrometheusLoad),
     /// A constant load.
     Static(Rate),
+    /// Counters of the gateways.
+    Gateway,
 }
 
 impl InferenceFunction {

@@ -1,7 +1,7 @@
 //! Source of a function's load, as the resource gives it.
 
 use kube::KubeSchema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::checked_function::LoadSource;
@@ -14,7 +14,7 @@ const MAX_QUERY: usize = 4_096;
 /// Exactly one source of a load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(validation = Rule::new("has(self.prometheus) != has(self.static)").message("exactly one of prometheus and static must be set"))]
+#[x_kube(validation = Rule::new("(has(self.prometheus) ? 1 : 0) + (has(self.static) ? 1 : 0) + (has(self.gateway) ? 1 : 0) == 1").message("exactly one of prometheus, static and gateway must be set"))]
 pub struct LoadSpec {
     /// Queries of the operator's Prometheus server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,6 +22,9 @@ pub struct LoadSpec {
     /// A constant load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#static: Option<StaticLoad>,
+    /// Counters of the gateways that requests of the function go through, without Prometheus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayLoad>,
 }
 
 /// A load measured by Prometheus.
@@ -54,16 +57,40 @@ pub struct StaticLoad {
     pub requests_per_second: f64,
 }
 
+/// A load measured by the gateways: arrivals, requests that wait, and time in service. A request that
+/// waits has an instance started, also from zero.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(transform = without_additional_properties)]
+pub struct GatewayLoad {}
+
+/// Removes a keyword that definitions may not have, and which kube removes of objects with properties alone.
+fn without_additional_properties(schema: &mut Schema) {
+    schema.remove("additionalProperties");
+}
+
 impl LoadSpec {
     /// Checks the source.
     pub(super) fn checked(&self) -> Result<LoadSource, FieldProblem> {
-        match (&self.prometheus, &self.r#static) {
-            (Some(prometheus), None) => prometheus.checked(),
-            (None, Some(load)) => load.checked(),
-            (both, _) => {
-                let found = if both.is_some() { "both" } else { "neither" };
+        match (&self.prometheus, &self.r#static, &self.gateway) {
+            (Some(prometheus), None, None) => prometheus.checked(),
+            (None, Some(load), None) => load.checked(),
+            (None, None, Some(GatewayLoad {})) => Ok(LoadSource::Gateway),
+            (prometheus, load, gateway) => {
+                let names = [
+                    ("`prometheus`", prometheus.is_some()),
+                    ("`static`", load.is_some()),
+                    ("`gateway`", gateway.is_some()),
+                ];
+                let found = names.iter().filter(|(_, is_set)| *is_set);
+                let found: Vec<&str> = found.map(|(name, _)| *name).collect();
+                let found = if found.is_empty() {
+                    "none".to_owned()
+                } else {
+                    found.join(" and ")
+                };
                 let problem = format!(
-                    "found {found} of `prometheus` and `static`, expected exactly one; set one of them"
+                    "found {found}, expected exactly one of `prometheus`, `static` and `gateway`; set one of them"
                 );
                 Err(FieldProblem::new("spec.load", problem))
             }

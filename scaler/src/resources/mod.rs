@@ -23,7 +23,7 @@ pub use checked_function::{CheckedFunction, LoadSource};
 pub use checked_profile::{CheckedProfile, MAX_OBJECTS, Selected};
 pub use crds::{CrdError, crds, crds_yaml};
 pub use function::{InferenceFunction, InferenceFunctionSpec, Scaling, SloSpec};
-pub use load::{LoadSpec, PrometheusLoad, StaticLoad};
+pub use load::{GatewayLoad, LoadSpec, PrometheusLoad, StaticLoad};
 pub use object::stored_object;
 pub use percentile::{Percentile, PercentileError};
 pub use problem::{FieldProblem, parse};

@@ -11,6 +11,7 @@ mod extender_check;
 #[path = "../../../fuzz/seeds/extender.rs"]
 mod extender_seeds;
 mod fuzz_corpus;
+mod gateways;
 #[path = "../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
 mod keda;

@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 26] = [
+const MAY: [(&str, &[&str]); 27] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
@@ -85,11 +85,26 @@ const MAY: [(&str, &[&str]); 26] = [
             "tetris-service-kit",
         ],
     ),
+    ("tetris-scaler-dispatch", &["tetris-scaler-core"]),
+    (
+        "tetris-gateway",
+        &[
+            "tetris-conventions",
+            "tetris-scaler",
+            "tetris-scaler-core",
+            "tetris-scaler-dispatch",
+            "tetris-service-kit",
+        ],
+    ),
     ("tetris-scaler-profiler", &["tetris-scaler-core"]),
     ("tetris-simulation", &[]),
     (
         "tetris-scaler-simulator",
-        &["tetris-scaler-core", "tetris-simulation"],
+        &[
+            "tetris-scaler-core",
+            "tetris-scaler-dispatch",
+            "tetris-simulation",
+        ],
     ),
     (
         "tetris-density",

@@ -159,9 +159,10 @@ fn selectors_match_the_labels_of_their_pods() {
 #[test]
 fn monitors_find_the_pods_and_their_ports() {
     let (mut all, monitors) = (Objects::golden("webhook"), Objects::golden("monitoring"));
-    let scaler = Objects::golden("scaler");
-    all.0
-        .push(scaler.one("Deployment", "tetris-scaler").clone());
+    let gateway = Objects::golden("gateway");
+    for name in ["tetris-gateway", "tetris-scaler"] {
+        all.0.push(gateway.one("Deployment", name).clone());
+    }
     let mut monitored: Vec<_> = Vec::new();
     for monitor in monitors.all("PodMonitor") {
         for pods in all
@@ -177,6 +178,7 @@ fn monitors_find_the_pods_and_their_ports() {
     assert_eq!(
         monitored,
         [
+            "Deployment tetris-gateway",
             "DaemonSet tetris-node",
             "Deployment tetris-scaler",
             "Deployment tetris-webhook"

@@ -46,6 +46,9 @@ fn parse(objects: &Objects, pods: &Pods<'_>, container: &Value) {
         "/usr/local/bin/tetris-scaler" => {
             parsed_by(tetris_scaler::cli::Cli::command(), &command, container);
         }
+        "/usr/local/bin/tetris-gateway" => {
+            parsed_by(tetris_gateway::cli::Cli::command(), &command, container);
+        }
         "/usr/local/bin/tetris" => understood_by_tetris(&command[1..]),
         "python" => understood_by_server(text(&container["image"]), &command),
         "tetris-instance" => understood_by_the_instance(&command[1..]),

@@ -112,8 +112,14 @@ fn what_dockerfiles_copy_is_there() {
 #[test]
 fn packages_and_binaries_that_are_built_are_in_the_workspace() {
     let root = files::deploy();
-    let manifests = ["reclaimer", "agent", "deploy/webhook", "scaler"]
-        .map(|folder| root.parent().unwrap().join(folder).join("Cargo.toml"));
+    let manifests = [
+        "reclaimer",
+        "agent",
+        "deploy/webhook",
+        "scaler",
+        "scaler/gateway",
+    ]
+    .map(|folder| root.parent().unwrap().join(folder).join("Cargo.toml"));
     let texts = manifests
         .iter()
         .map(|path| std::fs::read_to_string(path).unwrap());

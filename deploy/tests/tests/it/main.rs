@@ -6,6 +6,7 @@ mod attacks;
 mod cluster;
 mod configuration;
 mod daemon;
+mod gateway;
 mod golden;
 mod gpu;
 mod images;

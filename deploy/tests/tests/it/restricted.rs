@@ -105,11 +105,12 @@ fn samples_declare_their_models() {
 }
 
 #[test]
-fn webhook_and_scaler_are_restricted() {
+fn webhook_scaler_and_gateway_are_restricted() {
     for (golden, name) in [
         ("webhook", "Deployment tetris-webhook"),
         ("scaler", "Deployment tetris-scaler"),
         ("scaler", "Deployment tetris-gates"),
+        ("gateway", "Deployment tetris-gateway"),
     ] {
         let objects = Objects::golden(golden);
         let mut pods = objects.pods().into_iter();

@@ -1,7 +1,7 @@
 //! Rights of components at the API server: exactly those that they need.
 
 use serde_json::{Value, json};
-use tetris_deploy_tests::kustomize::{INSTALLS, RENDERED, WITH_SCALER, WITH_WEBHOOK};
+use tetris_deploy_tests::kustomize::{INSTALLS, RENDERED, WITH_GATEWAY, WITH_SCALER, WITH_WEBHOOK};
 use tetris_deploy_tests::objects::{Objects, list, text};
 
 /// The role that administrators bind, in each namespace that lets the scaler write.
@@ -67,6 +67,14 @@ fn scaler() -> [Value; 3] {
     [cluster, namespace, own]
 }
 
+/// Rights of the gateway: it reads.
+fn gateway() -> Value {
+    let verbs = ["get", "list", "watch"];
+    json!([
+        {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions", "modelprofiles"], "verbs": verbs},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": verbs}])
+}
+
 /// Rights of the account that opens gates: in the cluster, and in namespaces that let it.
 fn gates() -> [Value; 2] {
     ["list watch", "patch"].map(|verbs| {
@@ -78,6 +86,7 @@ fn gates() -> [Value; 2] {
 #[test]
 fn each_install_has_the_rights_of_its_components_and_no_others() {
     let (node, webhook, scaler, gates) = (node(), webhook(), scaler(), gates());
+    let gateway = gateway();
     for name in INSTALLS {
         let mut expected = vec![("ClusterRole", "tetris-node", &node)];
         if WITH_SCALER.contains(&name) {
@@ -88,6 +97,9 @@ fn each_install_has_the_rights_of_its_components_and_no_others() {
                 ("ClusterRole", "tetris-gates", &gates[0]),
                 ("ClusterRole", GATES_TO_BE_BOUND, &gates[1]),
             ]);
+        }
+        if WITH_GATEWAY.contains(&name) {
+            expected.push(("ClusterRole", "tetris-gateway", &gateway));
         }
         if WITH_WEBHOOK.contains(&name) {
             expected.extend([

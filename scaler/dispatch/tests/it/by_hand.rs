@@ -55,6 +55,32 @@ fn a_batch_is_filled_before_another_one_starts() {
 }
 
 #[test]
+fn requests_are_held_back_for_a_full_batch_where_enough_of_them_wait() {
+    let mut world = World::new(rules(1_000));
+    world.add(1, capacity(4, 1, 100));
+    offer(&mut world, 2);
+    // The batch starts with two requests. Those that come then wait on the instance, where the time
+    // for which a batch waits begins at once.
+    world.now_us += 100 * MS;
+    offer(&mut world, 2);
+    assert_eq!((given(&world, 1), world.waiting.len()), (vec![4], 0));
+    offer(&mut world, 8);
+    world.now_us += 100 * MS;
+    for id in 0..2 {
+        world.complete(id, Outcome::Served);
+    }
+    // The thread executes the other two. Two more would be the next batch of two.
+    assert!(world.dispatch().is_empty());
+    world.check();
+    world.now_us += 100 * MS;
+    for id in 2..4 {
+        world.complete(id, Outcome::Served);
+    }
+    assert_eq!(world.dispatch().len(), 4, "a full batch");
+    world.check();
+}
+
+#[test]
 fn a_batch_is_not_filled_where_its_result_would_come_too_late() {
     let mut world = World::new(rules(150));
     world.add(1, capacity(4, 1, 100));

@@ -3,7 +3,7 @@
 use tetris_scaler_core::{MAX_BATCH, Slo};
 use tetris_scaler_dispatch::{Capacity, Rules};
 
-use super::{Config, FunctionConfig, InstanceConfig};
+use super::{ClusterDefaults, Config, FunctionConfig, InstanceConfig};
 use crate::function::Instance;
 
 pub(super) fn check(config: &Config) -> Result<(), String> {
@@ -82,12 +82,13 @@ impl FunctionConfig {
 
     /// Rules of its dispatch, if its objective is in range.
     pub(crate) fn rules(&self) -> Option<Rules> {
-        let mut rules = Rules::new(self.slo().ok()?);
-        rules.queue = self.queue;
-        rules.wait_us = self.wait_ms.saturating_mul(1_000);
-        rules.reject_late = self.reject_late;
-        rules.slow_start_us = self.slow_start_ms.saturating_mul(1_000);
-        Some(rules)
+        let of = ClusterDefaults {
+            queue: self.queue,
+            wait_ms: self.wait_ms,
+            reject_late: self.reject_late,
+            slow_start_ms: self.slow_start_ms,
+        };
+        Some(of.rules(self.slo().ok()?))
     }
 
     /// Its instances. The address is their identity.

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tetris_conventions::{duration, size};
+use tetris_scaler_core::Slo;
+use tetris_scaler_dispatch::Rules;
 
 pub use error::ConfigError;
 
@@ -22,7 +24,9 @@ pub struct Config {
     pub limits: Limits,
     /// Timeouts.
     pub timeouts: Timeouts,
-    /// Functions by name.
+    /// Rules of a cluster's functions.
+    pub cluster: ClusterDefaults,
+    /// Functions by name; in a cluster there are none.
     pub function: BTreeMap<String, FunctionConfig>,
 }
 
@@ -79,7 +83,11 @@ pub struct Timeouts {
     /// Longest pause within a response's body.
     #[serde(rename = "idle", with = "duration::milliseconds")]
     pub idle_ms: u64,
-    /// Longest time for requests to end once the gateway stops.
+    /// Time for which a gateway that stops takes requests still, and tells clients to connect
+    /// elsewhere.
+    #[serde(rename = "farewell", with = "duration::milliseconds")]
+    pub farewell_ms: u64,
+    /// Longest time for requests to end after that.
     #[serde(rename = "stop", with = "duration::milliseconds")]
     pub stop_ms: u64,
 }
@@ -91,6 +99,7 @@ impl Default for Timeouts {
             body_ms: 30_000,
             response_ms: 300_000,
             idle_ms: 300_000,
+            farewell_ms: 5_000,
             stop_ms: 60_000,
         }
     }
@@ -117,9 +126,54 @@ impl Timeouts {
         Duration::from_millis(self.idle_ms)
     }
 
-    /// Longest time for requests to end once the gateway stops.
+    /// Time for which a gateway that stops takes requests still.
+    pub const fn farewell(&self) -> Duration {
+        Duration::from_millis(self.farewell_ms)
+    }
+
+    /// Longest time for requests to end after the farewell.
     pub const fn stop(&self) -> Duration {
         Duration::from_millis(self.stop_ms)
+    }
+}
+
+/// Rules of a cluster's functions, besides the objective, which their resources have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct ClusterDefaults {
+    /// Maximum number of waiting requests of each function.
+    pub queue: usize,
+    /// Longest time for which a request waits for an instance.
+    #[serde(rename = "wait", with = "duration::milliseconds")]
+    pub wait_ms: u64,
+    /// True if a request is refused that would miss the objective.
+    pub reject_late: bool,
+    /// Time over which a new instance gets its full share.
+    #[serde(rename = "slow_start", with = "duration::milliseconds")]
+    pub slow_start_ms: u64,
+}
+
+impl Default for ClusterDefaults {
+    fn default() -> Self {
+        Self {
+            queue: usual_queue(),
+            wait_ms: usual_wait_ms(),
+            reject_late: false,
+            slow_start_ms: usual_slow_start_ms(),
+        }
+    }
+}
+
+impl ClusterDefaults {
+    /// Rules of a function with this objective.
+    pub(crate) fn rules(self, slo: Slo) -> Rules {
+        let mut rules = Rules::new(slo);
+        rules.queue = self.queue;
+        rules.wait_us = self.wait_ms.saturating_mul(1_000);
+        rules.reject_late = self.reject_late;
+        rules.slow_start_us = self.slow_start_ms.saturating_mul(1_000);
+        rules
     }
 }
 

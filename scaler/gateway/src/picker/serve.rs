@@ -65,8 +65,8 @@ impl Picker {
     }
 }
 
-/// Serves on `listener`, if there is one, until `stopped` is true. Then takes no more connections, and
-/// lets requests end within [`Timeouts::stop`].
+/// Serves on `listener`, if there is one, until `stopped` is true. For [`Timeouts::farewell`]
+/// after that, it still takes connections. Then lets requests end within [`Timeouts::stop`].
 pub(crate) async fn serve(
     listener: Option<TcpListener>,
     picker: Picker,
@@ -86,6 +86,11 @@ pub(crate) async fn serve(
     };
     let processor = ExternalProcessorServer::new(processor)
         .max_decoding_message_size(limits.body_bytes.saturating_add(HEAD_BYTES));
+    let said = stopped.clone();
+    let leaving = async move {
+        until(said).await;
+        tokio::time::sleep(timeouts.farewell()).await;
+    };
     let serving = Server::builder()
         .max_concurrent_streams(u32::try_from(limits.connections).unwrap_or(u32::MAX))
         .http2_max_header_list_size(CALL_HEAD_BYTES)
@@ -96,10 +101,10 @@ pub(crate) async fn serve(
         .tcp_nodelay(true)
         .add_service(processor)
         .add_service(health)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), until(stopped.clone()));
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), leaving);
     let overdue = async {
         until(stopped).await;
-        tokio::time::sleep(timeouts.stop()).await;
+        tokio::time::sleep(timeouts.farewell().saturating_add(timeouts.stop())).await;
     };
     tokio::select! {
         served = serving => if let Err(error) = served {

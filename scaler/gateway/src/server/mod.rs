@@ -2,14 +2,17 @@
 
 mod clients;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -23,6 +26,8 @@ use clients::Clients;
 
 /// Pause after a failure to accept a connection: the process may be short of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Time for the first requests of connections that were accepted last.
+const SETTLE: Duration = Duration::from_millis(200);
 /// Interval in which the gateway looks whether an HTTP/2 client is still there.
 const PING: Duration = Duration::from_secs(30);
 
@@ -30,8 +35,10 @@ const PING: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(pub SocketAddr);
 
-/// Serves `proxy` until `stop` completes. Then takes no more connections, lets clients end their
-/// requests within [`Timeouts::stop`], and closes idle connections.
+/// Serves `proxy` until `stop` completes. For [`Timeouts::farewell`] after that, it still takes
+/// connections and requests, and ends each HTTP/1 connection with its response: who balances the load
+/// may not know yet, and a client must not meet the end of an idle connection with a request. Then it
+/// lets clients end their requests within [`Timeouts::stop`].
 pub async fn serve(
     listener: TcpListener,
     proxy: Proxy,
@@ -39,61 +46,113 @@ pub async fn serve(
     timeouts: Timeouts,
     stop: impl Future<Output = ()>,
 ) {
-    let graceful = GracefulShutdown::new();
-    let mut tasks = JoinSet::new();
+    let leaving = Arc::new(AtomicBool::new(false));
+    let service = Service {
+        proxy,
+        leaving: Arc::clone(&leaving),
+    };
+    let mut server = Server {
+        service,
+        builder: builder(limits, timeouts),
+        clients: Clients::new(limits.connections, limits.connections_per_client),
+        head: timeouts.head(),
+        graceful: GracefulShutdown::new(),
+        tasks: JoinSet::new(),
+    };
+    let until = async {
+        stop.await;
+        leaving.store(true, Ordering::Relaxed);
+        tokio::time::sleep(timeouts.farewell()).await;
+    };
     tokio::select! {
-        () = stop => {}
-        () = accept(&listener, &proxy, limits, timeouts, &graceful, &mut tasks) => {}
+        () = until => {}
+        () = server.accept(&listener) => {}
+    }
+    // Connections that the kernel has accepted already.
+    while let Some(Ok((stream, address))) = listener.accept().now_or_never() {
+        server.open(stream, address);
     }
     drop(listener);
-    if tokio::time::timeout(timeouts.stop(), graceful.shutdown())
-        .await
-        .is_err()
-    {
+    // Their first request may be on its way.
+    tokio::time::sleep(SETTLE).await;
+    let stopped = tokio::time::timeout(timeouts.stop(), server.graceful.shutdown());
+    if stopped.await.is_err() {
         tracing::warn!("some requests had not ended when the gateway stopped");
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    proxy: &Proxy,
-    limits: Limits,
-    timeouts: Timeouts,
-    graceful: &GracefulShutdown,
-    tasks: &mut JoinSet<()>,
-) {
-    let builder = builder(limits, timeouts);
-    let clients = Clients::new(limits.connections, limits.connections_per_client);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = tasks.join_next() => continue,
-        };
-        let (stream, address) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!("cannot accept a connection: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
+/// Parts that answer requests.
+#[derive(Clone, Debug)]
+struct Service {
+    proxy: Proxy,
+    leaving: Arc<AtomicBool>,
+}
+
+impl Service {
+    async fn answer(
+        self,
+        client: ClientAddress,
+        request: Request<Incoming>,
+    ) -> Result<Response<ResponseBody>, Infallible> {
+        let is_http2 = request.version() == Version::HTTP_2;
+        let mut response = self.proxy.answer(client, request).await;
+        if self.leaving.load(Ordering::Relaxed) && !is_http2 {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        Ok(response)
+    }
+}
+
+/// Open connections.
+struct Server {
+    service: Service,
+    builder: Builder<TokioExecutor>,
+    clients: Clients,
+    /// Longest time without a first request.
+    head: Duration,
+    graceful: GracefulShutdown,
+    /// Dropped at the end, which ends the connections that are left.
+    tasks: JoinSet<()>,
+}
+
+impl Server {
+    /// Accepts connections, for ever.
+    async fn accept(&mut self, listener: &TcpListener) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = self.tasks.join_next() => continue,
+            };
+            match accepted {
+                Ok((stream, address)) => self.open(stream, address),
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
-        };
-        let Some(place) = clients.enter(address.ip()) else {
+        }
+    }
+
+    fn open(&mut self, stream: TcpStream, address: SocketAddr) {
+        let Some(place) = self.clients.enter(address.ip()) else {
             // Closed at once: others' connections stay.
             tracing::debug!(client = %address.ip(), "too many connections");
-            continue;
+            return;
         };
-        let (proxy, builder, watcher) = (proxy.clone(), builder.clone(), graceful.watcher());
-        tasks.spawn(async move {
+        let (service, watcher) = (self.service.clone(), self.graceful.watcher());
+        // hyper's timeout begins once the protocol is known.
+        let spoke = Arc::new(AtomicBool::new(false));
+        let silent = silent(Arc::clone(&spoke), self.head);
+        let client = ClientAddress(address);
+        let service = service_fn(move |request| {
+            spoke.store(true, Ordering::Relaxed);
+            service.clone().answer(client, request)
+        });
+        let connection = self.builder.serve_connection(io(stream), service);
+        let connection = connection.into_owned();
+        self.tasks.spawn(async move {
             let _place = place;
-            let client = ClientAddress(address);
-            // hyper's timeout begins once the protocol is known.
-            let spoke = Arc::new(AtomicBool::new(false));
-            let silent = silent(Arc::clone(&spoke), timeouts.head());
-            let service = service_fn(move |request| {
-                spoke.store(true, Ordering::Relaxed);
-                answer(proxy.clone(), client, request)
-            });
-            let connection = builder.serve_connection(io(stream), service).into_owned();
             tokio::select! {
                 ended = watcher.watch(connection) => if let Err(error) = ended {
                     tracing::debug!(client = %address, "connection: {error}");
@@ -116,14 +175,6 @@ fn io(stream: TcpStream) -> TokioIo<TcpStream> {
     // Answers are written whole; a failure costs a delay at most.
     drop(stream.set_nodelay(true));
     TokioIo::new(stream)
-}
-
-async fn answer(
-    proxy: Proxy,
-    client: ClientAddress,
-    request: Request<Incoming>,
-) -> Result<Response<ResponseBody>, std::convert::Infallible> {
-    Ok(proxy.answer(client, request).await)
 }
 
 fn builder(limits: Limits, timeouts: Timeouts) -> Builder<TokioExecutor> {

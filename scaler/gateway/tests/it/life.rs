@@ -9,7 +9,11 @@ use crate::instance::{Instance, Mode};
 #[tokio::test]
 async fn a_gateway_that_stops_ends_its_requests_and_takes_no_more() {
     let instance = Instance::start("busy", Mode::Hold).await;
-    let mut gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
+    let text = format!(
+        "[timeouts]\nfarewell = 0\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let mut gateway = Gateway::start(&text).await;
     let running = tokio::spawn(ask(gateway.address, "embed"));
     gateway
         .eventually(|loads| loads["functions"][0]["in_flight"] == 1)
@@ -78,4 +82,29 @@ async fn a_removed_function_is_not_found_any_more() {
         .await;
     let answer = whole(send(gateway.address, infer("embed")).await.unwrap()).await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_gateway_that_says_farewell_serves_and_ends_its_connections() {
+    let instance = Instance::start("one", Mode::Answer).await;
+    let text = format!(
+        "[timeouts]\nfarewell = \"1h\"\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let mut gateway = Gateway::start(&text).await;
+    assert!(
+        !ask(gateway.address, "embed")
+            .await
+            .headers
+            .contains_key("connection")
+    );
+    gateway.stop();
+    while gateway.page("/readyz").await == "ok\n" {
+        tokio::task::yield_now().await;
+    }
+    let answer = ask(gateway.address, "embed").await;
+    assert_eq!(
+        (answer.body.as_str(), &answer.headers["connection"]),
+        ("one", &"close".parse().unwrap())
+    );
 }

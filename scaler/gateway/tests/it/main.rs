@@ -1,6 +1,7 @@
 //! Tests of the gateway with instances that behave as told.
 
 mod client;
+mod endurance;
 mod envoy;
 mod faults;
 mod forwarding;

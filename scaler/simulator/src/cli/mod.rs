@@ -1,5 +1,7 @@
 //! Arguments and reports of `scaler-simulate`.
 
+pub mod dispatch_html;
+pub mod dispatch_text;
 pub mod html;
 pub mod sweep_html;
 pub mod sweep_text;
@@ -8,8 +10,22 @@ pub mod text;
 use clap::Parser;
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::cluster::MAX_NODES;
+use tetris_scaler_simulator::dispatch::{DispatchGrid, MAX_REQUESTS};
 use tetris_scaler_simulator::{Grid, MAX_SECONDS, Policy};
 use tetris_simulation::{ReportArgs, TraceKind};
+
+/// Arguments that say nothing about rules of dispatch.
+const SCALING: [&str; 9] = [
+    "sweep",
+    "nodes",
+    "rps",
+    "copies",
+    "kinds",
+    "policies",
+    "seconds",
+    "scale_out_percent",
+    "keep_percent",
+];
 
 /// Simulates policies that scale the four applications of the Tetris paper, on generated request
 /// traces.
@@ -49,6 +65,15 @@ pub struct Args {
     /// Random combinations of inputs in a sweep
     #[arg(long, requires = "sweep", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     random: u64,
+    /// Compare rules by which requests go to instances of unequal size, with nothing to scale
+    #[arg(long, conflicts_with_all = SCALING)]
+    pub dispatch: bool,
+    /// Load of the instances with --dispatch, in percent of their capacity
+    #[arg(long, value_name = "PERCENT", requires = "dispatch", conflicts_with_all = SCALING, default_value_t = 85, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    load_percent: u64,
+    /// Requests of each case with --dispatch
+    #[arg(long, requires = "dispatch", conflicts_with_all = SCALING, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=MAX_REQUESTS))]
+    requests: u64,
     /// Arguments for the form of the report.
     #[command(flatten)]
     pub report: ReportArgs,
@@ -58,6 +83,16 @@ impl Args {
     /// Number of random combinations of inputs in a sweep.
     pub const fn random(&self) -> usize {
         self.random as usize
+    }
+
+    /// Returns the parameters of a comparison of rules of dispatch.
+    pub fn dispatch_grid(&self) -> DispatchGrid {
+        DispatchGrid {
+            requests: self.requests,
+            load_percent: self.load_percent,
+            seed: self.seed,
+            ..DispatchGrid::default()
+        }
     }
 
     /// Returns the grid of runs.

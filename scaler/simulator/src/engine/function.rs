@@ -1,10 +1,12 @@
-//! A function in the cluster: its instances, and requests that wait at the gateway.
+//! A function in the cluster: its instances, its dispatcher, and its load.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-use tetris_scaler_core::{LoadPeak, Rate};
+use tetris_scaler_core::{Configuration, LoadPeak, Rate, Slo};
+use tetris_scaler_dispatch::{Capacity, Dispatcher, InstanceId, Outcome, RequestId, Rules};
 
-use super::instance::{Instance, Job, Phase};
+use super::instance::{Instance, Phase};
+use super::job::Job;
 use super::load_meter::LoadMeter;
 use crate::error::SimulationError;
 use crate::platform::Platform;
@@ -14,43 +16,78 @@ use crate::platform::Platform;
 pub(super) struct State {
     /// Instances that still exist.
     pub(super) members: BTreeSet<usize>,
-    /// Ready instances with room, by their backlog.
-    by_backlog: BTreeSet<(u64, usize)>,
-    listed: BTreeMap<usize, u64>,
-    /// Requests without room on an instance.
-    pub(super) waiting: VecDeque<Job>,
+    dispatcher: Dispatcher,
+    /// Requests that wait at the gateway.
+    waiting: BTreeMap<RequestId, Job>,
+    /// Number of requests that came.
+    arrivals: u64,
     /// Load as the operator measures it.
     pub(super) meter: LoadMeter,
     pub(super) peak: LoadPeak,
 }
 
 impl State {
-    pub(super) fn try_new(platform: &Platform, before: Rate) -> Result<Self, SimulationError> {
+    pub(super) fn try_new(
+        platform: &Platform,
+        slo: Slo,
+        before: Rate,
+    ) -> Result<Self, SimulationError> {
         Ok(Self {
             members: BTreeSet::new(),
-            by_backlog: BTreeSet::new(),
-            listed: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            dispatcher: Dispatcher::new(rules(slo)),
+            waiting: BTreeMap::new(),
+            arrivals: 0,
             meter: LoadMeter::new(platform.scrape_s, platform.load_window_s, before),
             peak: LoadPeak::try_new(platform.window_s.saturating_mul(1_000))?,
         })
     }
 
-    /// Returns the ready instance with room and the smallest backlog.
-    pub(super) fn least_loaded(&self) -> Option<usize> {
-        self.by_backlog.first().map(|&(_, at)| at)
+    /// Queues a request at the gateway, and returns its number.
+    pub(super) fn offer(&mut self, now_us: u64, mut job: Job) -> RequestId {
+        job.request = RequestId(self.arrivals);
+        self.arrivals += 1;
+        // A request that is refused would never be served, and count as late. These rules refuse none.
+        if self.dispatcher.offer(now_us, job.request, None).is_ok() {
+            self.waiting.insert(job.request, job);
+        }
+        job.request
     }
 
-    /// Updates the place of `instance` in the order.
-    pub(super) fn list(&mut self, at: usize, instance: &Instance) {
-        if let Some(before) = self.listed.remove(&at) {
-            self.by_backlog.remove(&(before, at));
+    /// Returns true if the request waits at the gateway.
+    pub(super) fn waits(&self, request: RequestId) -> bool {
+        self.waiting.contains_key(&request)
+    }
+
+    /// Returns the next request that goes to an instance, with the instance.
+    pub(super) fn dispatch(&mut self, now_us: u64) -> Option<(usize, Job)> {
+        let dispatch = self.dispatcher.dispatch(now_us)?;
+        let job = self.waiting.remove(&dispatch.request)?;
+        Some((dispatch.instance.0 as usize, job))
+    }
+
+    /// Ends requests of an instance.
+    pub(super) fn complete(&mut self, now_us: u64, jobs: &[Job]) {
+        for job in jobs {
+            self.dispatcher
+                .complete(now_us, job.request, Outcome::Served);
         }
-        if instance.has_room() {
-            let backlog_us = instance.backlog_us();
-            self.listed.insert(at, backlog_us);
-            self.by_backlog.insert((backlog_us, at));
-        }
+    }
+
+    /// Gives requests to a ready instance from now on.
+    pub(super) fn ready(&mut self, now_us: u64, at: usize, configuration: &Configuration) {
+        let capacity = Capacity::of(configuration);
+        self.dispatcher.add_instance(now_us, id(at), capacity);
+    }
+
+    /// Gives no more requests to an instance.
+    pub(super) fn drain(&mut self, at: usize) {
+        self.dispatcher.drain_instance(id(at));
+    }
+
+    /// Forgets an instance without requests.
+    pub(super) fn remove(&mut self, at: usize) {
+        self.members.remove(&at);
+        self.dispatcher.remove_instance(id(at));
     }
 
     /// Returns the capacity of its starting and ready instances.
@@ -59,4 +96,18 @@ impl State {
         let staying = members.filter(|one| matches!(one.phase, Phase::Starting | Phase::Ready));
         staying.map(|one| one.configuration.rate()).sum()
     }
+}
+
+/// Returns the rules of the simulated gateway: the usual ones, but no request is refused or expires,
+/// however long the queue. Every request of a trace counts, and a policy with too few instances must
+/// not look better because the gateway turned requests away. Instances do not fail here.
+fn rules(slo: Slo) -> Rules {
+    let mut rules = Rules::new(slo);
+    rules.queue = usize::MAX;
+    rules.wait_us = u64::MAX;
+    rules
+}
+
+fn id(at: usize) -> InstanceId {
+    InstanceId(at as u64)
 }

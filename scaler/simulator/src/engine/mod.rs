@@ -4,35 +4,39 @@ mod busy;
 mod event;
 mod function;
 mod instance;
+mod job;
 mod joint;
 mod load_meter;
 mod scale;
 mod setup;
 
 use tetris_scaler_core::ScaleInPolicy;
+use tetris_scaler_dispatch::RequestId;
 use tetris_simulation::Rng;
 
 use crate::catalog::Function;
 use crate::cluster::Cluster;
 use crate::error::SimulationError;
+use crate::events::Events;
 use crate::outcome::{RunOutcome, Samples, Series};
 use crate::policy::Policy;
 use crate::scenario::Scenario;
+use crate::server::Next;
 use crate::trace::Arrivals;
 
 use busy::Busy;
-use event::{Events, What};
+use event::What;
 use function::State;
-use instance::{Instance, Job, Next, Phase};
+use instance::{Instance, Phase};
+use job::Job;
 use joint::Deciding;
 use setup::{arrivals_of, first_loads, routes, rules};
 
 /// Runs `policy` on `scenario`.
 ///
-/// The gateway sends a request to the ready instance of its function with the smallest backlog, or
-/// keeps it until an instance has room. Instances work as in `instance`: a request waits behind
-/// others for a thread, also without batches. Busy neighbors make batches slower. Every few seconds
-/// the scaler makes a pass over the load of the last scrapes. It starts instances for the load that
+/// The gateway is that of `tetris_scaler_dispatch`, with one dispatcher for each function: requests
+/// wait there until an instance has room. Instances work as in `server`: batches wait to be filled,
+/// and for a thread. Busy neighbors make batches slower. Every few seconds the scaler makes a pass over the load of the last scrapes. It starts instances for the load that
 /// starting and ready ones do not carry with headroom, and releases instances that the load of a
 /// whole window does not need. An instance is ready once its server is up and it has loaded the
 /// weights that it does not share. At the start of the simulation it is ready at once.
@@ -72,7 +76,7 @@ struct Simulation<'a> {
     arrivals: Vec<Arrivals>,
     cluster: Cluster,
     instances: Vec<Instance>,
-    events: Events,
+    events: Events<What>,
     rng: Rng,
     now_us: u64,
     busy: Busy,
@@ -90,8 +94,9 @@ impl<'a> Simulation<'a> {
     fn new(scenario: &'a Scenario, policy: Policy) -> Result<Self, SimulationError> {
         let (functions, routes) = routes(scenario)?;
         let platform = &scenario.assumptions.platform;
-        let states = first_loads(scenario, &functions, &routes).into_iter();
-        let states = states.map(|load| State::try_new(platform, load));
+        let loads = first_loads(scenario, &functions, &routes).into_iter();
+        let states = functions.iter().zip(loads);
+        let states = states.map(|(one, load)| State::try_new(platform, one.slo, load));
         let arrivals = scenario.applications.iter().zip(0..);
         let arrivals = arrivals.map(|(&one, number)| arrivals_of(scenario, one, number));
         let mut simulation = Self {
@@ -141,6 +146,7 @@ impl<'a> Simulation<'a> {
                     arrived_us,
                     allowed_us: 0,
                     routed_us: arrived_us,
+                    request: RequestId(0),
                 });
             }
             What::Ready { instance } => self.ready(instance),
@@ -177,13 +183,14 @@ impl<'a> Simulation<'a> {
             .map_or(0, |function| function.slo.us());
         job.allowed_us += slo_us;
         job.routed_us = self.now_us;
-        if let Some(state) = self.states.get_mut(function) {
-            state.meter.arrived(self.now_us);
-            let full = state.least_loaded().is_none();
-            self.counts.waited += u64::from(full);
-            state.waiting.push_back(job);
-        }
+        let Some(state) = self.states.get_mut(function) else {
+            return;
+        };
+        state.meter.arrived(self.now_us);
+        let request = state.offer(self.now_us, job);
         self.dispatch(function);
+        let state = self.states.get(function);
+        self.counts.waited += u64::from(state.is_some_and(|one| one.waits(request)));
     }
 
     fn finish(&mut self, job: Job) {
@@ -198,18 +205,13 @@ impl<'a> Simulation<'a> {
     /// Gives waiting requests to instances with room.
     fn dispatch(&mut self, function: usize) {
         loop {
-            let Some(state) = self.states.get_mut(function) else {
-                return;
-            };
-            let Some(at) = state.least_loaded() else {
-                return;
-            };
-            let Some(job) = state.waiting.pop_front() else {
+            let state = self.states.get_mut(function);
+            let Some((at, job)) = state.and_then(|one| one.dispatch(self.now_us)) else {
                 return;
             };
             if let Some(instance) = self.instances.get_mut(at) {
-                instance.take(self.now_us, job);
-                state.list(at, instance);
+                instance.server.take(self.now_us, job);
+                instance.taken += 1;
             }
             self.work(at);
         }
@@ -218,8 +220,8 @@ impl<'a> Simulation<'a> {
     /// Starts batches while there are idle threads and requests for them.
     fn work(&mut self, at: usize) {
         loop {
-            let next = self.instances.get_mut(at).map(|one| one.next(self.now_us));
-            match next {
+            let instance = self.instances.get_mut(at);
+            match instance.map(|one| one.server.next(self.now_us)) {
                 Some(Next::Work(jobs)) => self.begin(at, jobs),
                 Some(Next::Wait(until_us)) => {
                     self.events.push(until_us, What::Waited { instance: at });
@@ -238,7 +240,7 @@ impl<'a> Simulation<'a> {
         let (node, thread_millis) = (instance.node, instance.thread_millis());
         let cpu = instance.configuration.cpu_millis();
         let threads = u64::from(instance.configuration.concurrency());
-        let own_millis = thread_millis * u64::from(instance.busy);
+        let own_millis = thread_millis * u64::from(instance.server.busy());
         let model = self.functions.get(instance.function).map(|one| one.model);
         let whole_us = model.map_or(0, |model| model.latency_us(cpu, jobs.len() as u64, threads));
         let platform = &self.scenario.assumptions.platform;
@@ -273,7 +275,7 @@ impl<'a> Simulation<'a> {
         instance.phase = Phase::Ready;
         let function = instance.function;
         if let Some(state) = self.states.get_mut(function) {
-            state.list(at, instance);
+            state.ready(self.now_us, at, &instance.configuration);
         }
         self.dispatch(function);
     }
@@ -282,12 +284,12 @@ impl<'a> Simulation<'a> {
         let Some(instance) = self.instances.get_mut(at) else {
             return;
         };
-        instance.done(jobs.len());
+        instance.server.done(jobs.len());
         self.busy.end(instance.node, instance.thread_millis());
         let function = instance.function;
-        let left = instance.phase == Phase::Draining && instance.outstanding() == 0;
+        let left = instance.phase == Phase::Draining && instance.server.outstanding() == 0;
         if let Some(state) = self.states.get_mut(function) {
-            state.list(at, instance);
+            state.complete(self.now_us, &jobs);
         }
         self.work(at);
         if left {

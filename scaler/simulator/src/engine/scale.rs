@@ -159,9 +159,10 @@ impl Simulation<'_> {
             return;
         };
         instance.phase = Phase::Draining;
-        let (function, idle) = (instance.function, instance.outstanding() == 0);
-        if let Some(state) = self.states.get_mut(function) {
-            state.list(at, instance);
+        instance.server.flush();
+        let idle = instance.server.outstanding() == 0;
+        if let Some(state) = self.states.get_mut(instance.function) {
+            state.drain(at);
         }
         if idle {
             self.remove(at);
@@ -176,7 +177,7 @@ impl Simulation<'_> {
         };
         instance.phase = Phase::Gone;
         if let Some(state) = self.states.get_mut(instance.function) {
-            state.members.remove(&at);
+            state.remove(at);
         }
         if let Some(function) = self.functions.get(instance.function) {
             let (node, one) = (instance.node, &instance.configuration);

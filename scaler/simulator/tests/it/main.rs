@@ -2,6 +2,7 @@
 
 mod against_dts;
 mod cli;
+mod dispatch;
 mod policies;
 mod simulation;
 mod sweep;

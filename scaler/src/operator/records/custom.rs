@@ -61,12 +61,14 @@ impl FunctionRecord {
         }
     }
 
-    /// Returns the query for the latency in service.
-    pub fn latency_query(&self) -> Option<&str> {
-        match &self.function.as_ref().ok()?.load {
-            LoadSource::Static(_) => None,
-            LoadSource::Prometheus(queries) => queries.latency_query.as_deref(),
-        }
+    /// Returns true if its latency in service is measured: by a query, or by the gateways.
+    pub fn measures_latency(&self) -> bool {
+        let load = self.function.as_ref().map(|function| &function.load);
+        load.is_ok_and(|load| match load {
+            LoadSource::Static(_) => false,
+            LoadSource::Prometheus(queries) => queries.latency_query.is_some(),
+            LoadSource::Gateway => true,
+        })
     }
 }
 

@@ -25,6 +25,17 @@ pub struct PodRecord {
     pub instance: Option<Instance>,
     /// Address of a daemon, if it is one.
     pub daemon: Option<IpAddr>,
+    /// Fields of a gateway, if it is one with an address.
+    pub gateway: Option<GatewayPod>,
+}
+
+/// A pod that is a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GatewayPod {
+    /// Address of the pod.
+    pub address: IpAddr,
+    /// True if it is ready and not being deleted.
+    pub is_ready: bool,
 }
 
 /// A pod that is an instance.
@@ -111,9 +122,12 @@ impl PodRecord {
             return None;
         }
         let spec = pod.spec.as_ref();
-        let (label, value) = labels::DAEMON;
-        let is_daemon = pod.labels().get(label).is_some_and(|found| found == value);
-        let address = status.and_then(|status| status.pod_ip.as_deref()?.parse().ok());
+        let has = |(label, value): (&str, &str)| {
+            let found = pod.labels().get(label);
+            found.is_some_and(|found| found == value)
+        };
+        let address: Option<IpAddr> =
+            status.and_then(|status| status.pod_ip.as_deref()?.parse().ok());
         Some(Self {
             key: Key::new(pod.namespace().unwrap_or_default(), pod.name_any()),
             node: spec
@@ -124,26 +138,40 @@ impl PodRecord {
                 .and_then(|spec| requests(spec).ok())
                 .unwrap_or_default(),
             instance: instance(pod),
-            daemon: address.filter(|_| is_daemon),
+            daemon: address.filter(|_| has(labels::DAEMON)),
+            gateway: address
+                .filter(|_| has(labels::GATEWAY))
+                .map(|address| GatewayPod {
+                    address,
+                    is_ready: is_ready(conditions(pod))
+                        && pod.metadata.deletion_timestamp.is_none(),
+                }),
         })
     }
+}
+
+fn conditions(pod: &Pod) -> &[PodCondition] {
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    conditions.map_or(&[][..], Vec::as_slice)
+}
+
+fn is_ready(conditions: &[PodCondition]) -> bool {
+    let mut all = conditions.iter();
+    all.any(|one| one.type_ == "Ready" && one.status == "True")
 }
 
 fn instance(pod: &Pod) -> Option<Instance> {
     let label = |name| pod.labels().get(name).cloned();
     let annotation = |name| pod.annotations().get(name);
-    let conditions = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_ref());
-    let conditions = conditions.map_or(&[][..], Vec::as_slice);
+    let conditions = conditions(pod);
     let spec = pod.spec.as_ref().filter(|spec| spec.node_name.is_none());
     let assigned = spec.and_then(assigned_node).map(str::to_owned);
     let created = pod.creation_timestamp();
     Some(Instance {
         function: label(labels::FUNCTION)?,
         configuration: label(labels::CONFIGURATION)?,
-        is_ready: (conditions.iter()).any(|one| one.type_ == "Ready" && one.status == "True"),
+        is_ready: is_ready(conditions),
         is_leaving: pod.metadata.deletion_timestamp.is_some(),
         is_retiring: annotation(labels::RETIRING).is_some_and(|value| value == "true"),
         cost: annotation(labels::DELETION_COST)

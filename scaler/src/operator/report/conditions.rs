@@ -46,13 +46,9 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
                 "no changes until the problem is fixed",
             ),
         ];
-        all.extend(
-            facts
-                .input
-                .record
-                .latency_query()
-                .map(|_| unknown("AsProfiled")),
-        );
+        if facts.input.record.measures_latency() {
+            all.push(unknown("AsProfiled"));
+        }
         return all;
     };
     let mut all = vec![
@@ -147,18 +143,20 @@ fn healthy(facts: &Facts<'_>) -> Said {
     }
 }
 
-/// Compares the latency with the profile, if the function has a query for it.
+/// Compares the latency with the profile, if it is measured.
 fn as_profiled(facts: &Facts<'_>) -> Option<Said> {
     let what = "AsProfiled";
     let unknown = |reason, message: &str| {
         let message = format!("{message}; the profile is believed");
         said(what, "Unknown", reason, &message)
     };
-    facts.input.record.latency_query()?;
+    if !facts.input.record.measures_latency() {
+        return None;
+    }
     let latency = facts.input.latency.as_ref();
     Some(
         match (latency.unwrap_or(&Err(LoadError::NotAsked)), facts.service) {
-            (Err(error), _) => unknown(error.reason(), &format!("latencyQuery: {error}")),
+            (Err(error), _) => unknown(error.reason(), &format!("latency: {error}")),
             (Ok(_), None) if facts.input.load.is_err() => unknown(
                 "LoadUnknown",
                 "the load is not known, so requests may be late for another reason",

@@ -144,6 +144,12 @@ fn every_field_of_a_function() {
             "spec.load.static.requestsPerSecond",
         ),
         ("/spec/load", json!({"static": {}}), "spec.load.static"),
+        ("/spec/load/gateway", json!({}), "spec.load"),
+        (
+            "/spec/load",
+            json!({"gateway": {"query": "q"}}),
+            "spec.load.gateway.query",
+        ),
         (
             "/spec/load/prometheus/query",
             json!(""),

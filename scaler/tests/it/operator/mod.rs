@@ -1,6 +1,7 @@
 //! Tests of the operator's plans, against a simulated cluster.
 
 mod convergence;
+mod demand;
 mod failing;
 mod fields;
 mod placing;

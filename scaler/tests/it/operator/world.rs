@@ -1,7 +1,7 @@
 //! A simulated cluster: an API server with versions, a controller of Deployments, an arbitrary
 //! scheduler, slow kubelets, and an operator that may see all of it late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -41,6 +41,8 @@ pub struct World {
     pub seen: Objects,
     pub loads: BTreeMap<Key, u64>,
     pub load_unknown: bool,
+    /// Functions with a request that waits or is served.
+    pub demanded: BTreeSet<Key>,
     /// Latency in service, in microseconds.
     pub latency: Option<Result<u64, LoadError>>,
     /// The operator's history.
@@ -88,6 +90,7 @@ impl World {
             now,
             loads: BTreeMap::new(),
             load_unknown: false,
+            demanded: BTreeSet::new(),
             latency: None,
             history: History::new(None),
             consolidate_after_ms: None,
@@ -150,6 +153,7 @@ impl World {
                 },
                 pod_loads: Arc::default(),
                 peak: peak.at(self.time_ms),
+                is_demanded: self.demanded.contains(&record.key),
                 consolidate: self.history.may_consolidate(&record.key, self.time_ms),
                 give_up_retiring: self.history.gives_up(&record.key, self.time_ms),
                 refresh_status: false,

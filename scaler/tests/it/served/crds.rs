@@ -85,7 +85,7 @@ fn rules_and_defaults_are_in_the_schema() {
     let properties = &spec["properties"];
     assert_eq!(
         rule(&properties["load"]),
-        "has(self.prometheus) != has(self.static)"
+        "(has(self.prometheus) ? 1 : 0) + (has(self.static) ? 1 : 0) + (has(self.gateway) ? 1 : 0) == 1"
     );
     assert_eq!(
         rule(&properties["scaleIn"]),

@@ -20,6 +20,7 @@ fn the_page_of_metrics_has_every_metric() {
     let (_sender, snapshots) = watch::channel(Arc::new(decided));
     let metrics = Metrics::new(snapshots);
     metrics.failed("watch");
+    metrics.gateways(2, 1);
     metrics.wrote("deployment");
     metrics.opened("planned", 0.2);
     metrics_page::check("tetris-scaler", &metrics.encode().unwrap());

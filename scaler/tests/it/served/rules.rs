@@ -9,17 +9,20 @@ use tetris_scaler::resources::crds;
 type Spoil = fn(&mut Value);
 
 /// Messages of rules, each with an edit that breaks the rule.
-const FUNCTION: [(&str, Spoil); 8] = [
+const FUNCTION: [(&str, Spoil); 9] = [
     ("at most 63 characters", |it| {
         it["metadata"]["name"] = "n".repeat(64).into();
     }),
     ("minInstances must not exceed maxInstances", |it| {
         it["spec"]["maxInstances"] = 6.into();
     }),
-    ("exactly one of prometheus and static", |it| {
+    ("exactly one of prometheus, static and gateway", |it| {
         it["spec"]["load"]["prometheus"] = json!({"query": "q"});
     }),
-    ("exactly one of prometheus and static", |it| {
+    ("exactly one of prometheus, static and gateway", |it| {
+        it["spec"]["load"]["gateway"] = json!({});
+    }),
+    ("exactly one of prometheus, static and gateway", |it| {
         it["spec"]["load"] = json!({});
     }),
     ("keepPercent must exceed scaleOutPercent", |it| {

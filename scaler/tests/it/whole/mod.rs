@@ -2,8 +2,10 @@
 //! of Deployments, a scheduler, kubelets, daemons and a Prometheus.
 
 mod api;
+mod counted;
 pub mod daemons;
 mod documents;
+mod gateways;
 mod handover;
 mod image;
 mod kubernetes;

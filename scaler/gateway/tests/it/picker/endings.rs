@@ -159,7 +159,8 @@ async fn an_instance_that_keeps_failing_gets_no_more_requests() {
 
 #[tokio::test]
 async fn a_gateway_that_stops_lets_picked_requests_end() {
-    let mut gateway = start().await;
+    let text = function("embed", "", &[address(1)], 1);
+    let mut gateway = Gateway::start(&format!("[timeouts]\nfarewell = 0\n{text}")).await;
     let mut running = Stream::open(gateway.picker, BodyMode::None, BodyMode::None).await;
     running.picked(PATH).await;
     let mut waiting = Stream::open(gateway.picker, BodyMode::None, BodyMode::None).await;

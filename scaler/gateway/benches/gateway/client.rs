@@ -1,0 +1,122 @@
+//! Clients: connections that send one request after the other, or requests at random times.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+/// A request's size is that of a short text's.
+const BODY: &[u8] = br#"{"inputs":[{"name":"text","shape":[1],"datatype":"BYTES","data":["one copy of every tensor, however many processes use it"]}]}"#;
+
+pub type Connection = SendRequest<Full<Bytes>>;
+
+pub async fn connect(address: SocketAddr) -> Result<Connection> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+pub async fn ask(connection: &mut Connection) -> Result<StatusCode> {
+    connection.ready().await?;
+    let request = Request::post("/v2/models/m/infer").header("host", "gateway");
+    let request = request
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from_static(BODY)))?;
+    let response = connection.send_request(request).await?;
+    let status = response.status();
+    response.into_body().collect().await?;
+    Ok(status)
+}
+
+/// Asks on `count` connections without a pause for a time; returns the number of answers.
+pub async fn closed(address: SocketAddr, count: usize, time: Duration) -> Result<u64> {
+    let until = Instant::now() + time;
+    let mut tasks = JoinSet::new();
+    for _ in 0..count {
+        tasks.spawn(async move {
+            let mut connection = connect(address).await?;
+            let mut answers = 0_u64;
+            while Instant::now() < until {
+                let status = ask(&mut connection).await?;
+                ensure!(status == StatusCode::OK, "status {status}");
+                answers += 1;
+            }
+            anyhow::Ok(answers)
+        });
+    }
+    let mut all = 0;
+    while let Some(answers) = tasks.join_next().await {
+        all += answers??;
+    }
+    Ok(all)
+}
+
+/// Asks at random times, `rate` a second on average; returns the latency of each request from the
+/// time at which it was due, in seconds. A failure counts as infinite.
+pub async fn open(address: SocketAddr, rate: f64, time: Duration, seed: u64) -> Result<Vec<f64>> {
+    let idle: Arc<Mutex<Vec<Connection>>> = Arc::default();
+    for _ in 0..32 {
+        let connection = connect(address).await?;
+        idle.lock().await.push(connection);
+    }
+    let (begin, mut due, mut random) = (Instant::now(), Duration::ZERO, Random(seed));
+    let mut tasks = JoinSet::new();
+    while due < time {
+        due += Duration::from_secs_f64(random.exponential() / rate);
+        tokio::time::sleep_until((begin + due).into()).await;
+        let idle = Arc::clone(&idle);
+        tasks.spawn(async move {
+            let known = idle.lock().await.pop();
+            let answered = async {
+                let mut connection = match known {
+                    Some(connection) => connection,
+                    None => connect(address).await?,
+                };
+                let status = ask(&mut connection).await?;
+                idle.lock().await.push(connection);
+                anyhow::Ok(status)
+            };
+            match answered.await {
+                Ok(StatusCode::OK) => begin.elapsed().saturating_sub(due).as_secs_f64(),
+                Ok(_) | Err(_) => f64::INFINITY,
+            }
+        });
+    }
+    let mut latencies = Vec::new();
+    while let Some(latency) = tasks.join_next().await {
+        latencies.push(latency?);
+    }
+    latencies.sort_by(f64::total_cmp);
+    Ok(latencies)
+}
+
+/// Numbers that follow from a seed (xorshift64*): every proxy gets the same arrivals.
+struct Random(u64);
+
+impl Random {
+    /// An exponential number of mean 1.
+    fn exponential(&mut self) -> f64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let bits = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11;
+        -(1.0 - bits as f64 / (1_u64 << 53) as f64).ln()
+    }
+}
+
+/// The value at a percentile of sorted values.
+pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
+    let at = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
+    sorted.get(at.max(1) - 1).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,135 @@
+//! Measurements of one proxy.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use tokio::task::JoinSet;
+
+use crate::Settings;
+use crate::backend::{Backend, Work};
+use crate::client::{ask, closed, connect, open, percentile};
+use crate::proxies::Kind;
+use crate::report::{Latency, Memory, Missed, Speed};
+use crate::usage::{cpu_seconds, resident_mb};
+
+/// Connections of the throughput.
+const BUSY: usize = 64;
+/// Rate of the added latency, in requests per second: far from what any proxy carries.
+const CALM: f64 = 400.0;
+/// Requests at a time of the memory.
+const ACTIVE: usize = 1_000;
+/// Slots of the instances of unequal size, and the time of a request in each.
+const SLOTS: [usize; 5] = [1, 2, 4, 8, 16];
+const LATENCY: Duration = Duration::from_millis(40);
+/// The objective: the time of a request, and once more for the wait.
+const SLO: f64 = 0.08;
+/// Load in parts of the capacity.
+const LOADED: f64 = 0.85;
+const SEED: u64 = 0x007e_7215;
+
+/// Instances that answer at once.
+async fn quick() -> Result<Vec<Backend>> {
+    let work = Work {
+        slots: 4_096,
+        latency: Duration::ZERO,
+    };
+    Ok(vec![
+        Backend::start(work).await?,
+        Backend::start(work).await?,
+    ])
+}
+
+fn latency(sorted: &[f64]) -> Latency {
+    Latency {
+        p50_us: percentile(sorted, 50.0) * 1e6,
+        p99_us: percentile(sorted, 99.0) * 1e6,
+    }
+}
+
+/// Latency without a proxy.
+pub async fn direct(settings: &Settings) -> Result<Latency> {
+    let backends = quick().await?;
+    Ok(latency(
+        &open(backends[0].address, CALM, settings.seconds, SEED).await?,
+    ))
+}
+
+pub async fn speed(settings: &Settings, kind: Kind) -> Result<Speed> {
+    let backends = quick().await?;
+    let proxy = kind.start(settings, &backends).await?;
+    closed(proxy.address, BUSY, Duration::from_secs(1)).await?;
+    let before = cpu_seconds(proxy.pid())?;
+    let answers = closed(proxy.address, BUSY, settings.seconds).await?;
+    let cpu = cpu_seconds(proxy.pid())? - before;
+    let calm = open(proxy.address, CALM, settings.seconds, SEED).await?;
+    ensure!(
+        percentile(&calm, 100.0).is_finite(),
+        "{}: requests failed",
+        kind.name()
+    );
+    Ok(Speed {
+        per_core: answers as f64 / cpu,
+        per_second: answers as f64 / settings.seconds.as_secs_f64(),
+        latency: latency(&calm),
+    })
+}
+
+pub async fn memory(settings: &Settings, kind: Kind) -> Result<Memory> {
+    let backends = quick().await?;
+    let proxy = kind.start(settings, &backends).await?;
+    closed(proxy.address, BUSY, Duration::from_secs(1)).await?;
+    let start_mb = resident_mb(proxy.pid())?;
+    let mut idle = Vec::new();
+    while idle.len() < settings.idle {
+        let mut connection = connect(proxy.address).await?;
+        // A connection that was used once, as those of clients are.
+        ask(&mut connection).await?;
+        idle.push(connection);
+    }
+    let idle_mb = resident_mb(proxy.pid())?;
+    drop(idle);
+    for one in &backends {
+        one.open(false);
+    }
+    let mut active = JoinSet::new();
+    for _ in 0..ACTIVE {
+        let mut connection = connect(proxy.address).await?;
+        active.spawn(async move { ask(&mut connection).await });
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let active_mb = resident_mb(proxy.pid())?;
+    for one in &backends {
+        one.open(true);
+    }
+    while let Some(answered) = active.join_next().await {
+        let status = answered??;
+        ensure!(status.is_success(), "{}: status {status}", kind.name());
+    }
+    Ok(Memory {
+        start_mb,
+        idle_mb,
+        active_mb,
+    })
+}
+
+pub async fn missed(settings: &Settings, kind: Kind) -> Result<Missed> {
+    let mut backends = Vec::new();
+    for slots in SLOTS {
+        backends.push(
+            Backend::start(Work {
+                slots,
+                latency: LATENCY,
+            })
+            .await?,
+        );
+    }
+    let proxy = kind.start(settings, &backends).await?;
+    let capacity = SLOTS.iter().sum::<usize>() as f64 / LATENCY.as_secs_f64();
+    let latencies = open(proxy.address, capacity * LOADED, settings.load, SEED).await?;
+    let missed = latencies.iter().filter(|latency| **latency > SLO).count();
+    Ok(Missed {
+        requests: latencies.len(),
+        missed,
+        latency: latency(&latencies),
+    })
+}

@@ -1,0 +1,127 @@
+//! Figures, as a table and as a document.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::proxies::Kind;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Latency {
+    pub p50_us: f64,
+    pub p99_us: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Speed {
+    pub per_core: f64,
+    pub per_second: f64,
+    pub latency: Latency,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    pub start_mb: f64,
+    pub idle_mb: f64,
+    pub active_mb: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Missed {
+    pub requests: usize,
+    pub missed: usize,
+    pub latency: Latency,
+}
+
+#[derive(Debug, Default)]
+pub struct OfProxy {
+    pub speeds: Vec<Speed>,
+    pub memory: Option<Memory>,
+    pub missed: Option<Missed>,
+}
+
+#[derive(Debug, Default)]
+pub struct Report {
+    pub direct: Vec<Latency>,
+    proxies: BTreeMap<Kind, OfProxy>,
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+impl Report {
+    pub fn of(&mut self, kind: Kind) -> &mut OfProxy {
+        self.proxies.entry(kind).or_default()
+    }
+
+    /// Latency that a proxy adds: beside the direct one of the same round.
+    fn added(&self, of: &OfProxy, value: fn(&Latency) -> f64) -> f64 {
+        let rounds = self.direct.iter().zip(&of.speeds);
+        median(rounds.map(|(direct, speed)| value(&speed.latency) - value(direct)))
+    }
+
+    fn rows(&self) -> Vec<Value> {
+        let rows = self.proxies.iter().map(|(kind, of)| {
+            json!({
+                "proxy": kind.name(),
+                "requests_per_core_second": median(of.speeds.iter().map(|one| one.per_core)),
+                "requests_per_second": median(of.speeds.iter().map(|one| one.per_second)),
+                "added_p50_us": self.added(of, |latency| latency.p50_us),
+                "added_p99_us": self.added(of, |latency| latency.p99_us),
+                "start_mb": of.memory.map(|one| one.start_mb),
+                "idle_mb": of.memory.map(|one| one.idle_mb),
+                "active_mb": of.memory.map(|one| one.active_mb),
+                "missed": of.missed.map(|one| one.missed),
+                "requests": of.missed.map(|one| one.requests),
+                "loaded_p50_ms": of.missed.map(|one| one.latency.p50_us / 1e3),
+                "loaded_p99_ms": of.missed.map(|one| one.latency.p99_us / 1e3),
+            })
+        });
+        rows.collect()
+    }
+
+    pub fn print(&self) {
+        println!(
+            "{:<36} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>15} {:>8}",
+            "",
+            "1/(core s)",
+            "p50 + us",
+            "p99 + us",
+            "start MB",
+            "idle MB",
+            "1000 MB",
+            "missed",
+            "p99 ms"
+        );
+        let number = |row: &Value, field: &str| row[field].as_f64().unwrap_or(f64::NAN);
+        for row in self.rows() {
+            let (missed, requests) = (number(&row, "missed"), number(&row, "requests"));
+            let missed = format!("{missed} ({:.2} %)", missed / requests * 100.0);
+            println!(
+                "{:<36} {:>10.0} {:>9.0} {:>9.0} {:>8.1} {:>8.1} {:>8.1} {missed:>15} {:>8.1}",
+                row["proxy"].as_str().unwrap_or_default(),
+                number(&row, "requests_per_core_second"),
+                number(&row, "added_p50_us"),
+                number(&row, "added_p99_us"),
+                number(&row, "start_mb"),
+                number(&row, "idle_mb"),
+                number(&row, "active_mb"),
+                number(&row, "loaded_p99_ms"),
+            );
+        }
+    }
+
+    pub fn document(&self) -> Result<String> {
+        let direct = json!({
+            "p50_us": median(self.direct.iter().map(|one| one.p50_us)),
+            "p99_us": median(self.direct.iter().map(|one| one.p99_us)),
+        });
+        let document =
+            json!({"rounds": self.direct.len(), "direct": direct, "proxies": self.rows()});
+        Ok(serde_json::to_string_pretty(&document)? + "\n")
+    }
+}

@@ -1,0 +1,472 @@
+//! At least 100,000 requests through two gateways, while instances are killed, hang, are slow and lie, and
+//! instances and gateways are replaced: no request fails that had not begun.
+//!
+//! A request has begun when a gateway has sent it to an instance, or when the gateway that had it was
+//! killed. Requests go on until all faults are over; faults come after numbers of answers, not after
+//! times.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::client;
+use crate::gateway::function;
+
+const REQUESTS: u64 = 100_000;
+const CLIENTS: u64 = 48;
+const INSTANCES: usize = 6;
+const CONCURRENCY: u32 = 8;
+/// The gateways' timeout for a response.
+const HANG: &str = "2s";
+
+/// Instances that count each request that they see.
+#[derive(Default)]
+struct Ground {
+    /// Instances that have seen a request, by its number.
+    seen: Mutex<HashMap<u64, usize>>,
+    /// Requests that were seen twice.
+    twice: AtomicU64,
+    /// Milliseconds that each instance takes; the largest number for one that never answers.
+    takes_ms: [AtomicU64; INSTANCES],
+}
+
+struct Server {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+async fn listen(address: SocketAddr) -> TcpListener {
+    loop {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        if socket.bind(address).is_ok()
+            && let Ok(listener) = socket.listen(1024)
+        {
+            return listener;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn serve(ground: Arc<Ground>, number: usize, address: SocketAddr) -> Server {
+    let listener = listen(address).await;
+    let address = listener.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        // Dropped with the task: its connections end as a killed process's do.
+        let mut connections = JoinSet::new();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            let ground = Arc::clone(&ground);
+            connections.spawn(async move {
+                let service =
+                    service_fn(move |request| answer(Arc::clone(&ground), number, request));
+                drop(
+                    http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await,
+                );
+            });
+        }
+    });
+    Server { address, task }
+}
+
+async fn answer(
+    ground: Arc<Ground>,
+    number: usize,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let id = request.headers()["x-number"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    request.into_body().collect().await?;
+    if ground.seen.lock().unwrap().insert(id, number).is_some() {
+        ground.twice.fetch_add(1, Ordering::Relaxed);
+    }
+    match ground.takes_ms[number].load(Ordering::Relaxed) {
+        u64::MAX => std::future::pending().await,
+        0 => {}
+        ms => tokio::time::sleep(Duration::from_millis(ms)).await,
+    }
+    Ok(Response::new(Full::new(Bytes::from(id.to_string()))))
+}
+
+/// A gateway in a process of its own.
+struct Replica {
+    address: SocketAddr,
+    own: SocketAddr,
+    process: Child,
+}
+
+fn start(path: &std::path::Path, address: SocketAddr, own: SocketAddr) -> Replica {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"));
+    command
+        .args(["run", "--log", "error", "--config"])
+        .arg(path);
+    command.args([
+        "--listen",
+        &address.to_string(),
+        "--metrics-listen",
+        &own.to_string(),
+    ]);
+    let process = command.stdout(Stdio::null()).spawn().unwrap();
+    Replica {
+        address,
+        own,
+        process,
+    }
+}
+
+impl Replica {
+    async fn ready(&self) {
+        while TcpStream::connect(self.address).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.process.id().cast_signed()), signal).unwrap();
+    }
+
+    async fn ended(&mut self) {
+        while self.process.try_wait().unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn page(&self, path: &str) -> String {
+        let request = Request::get(path)
+            .header("host", "gateway")
+            .body(Full::default())
+            .unwrap();
+        client::whole(client::send(self.own, request).await.unwrap())
+            .await
+            .body
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// Results of all clients.
+#[derive(Default)]
+struct Results {
+    asked: AtomicU64,
+    answered: AtomicU64,
+    /// True once the faults are over.
+    over: AtomicBool,
+    /// Status of each request that was answered with another one than 200.
+    failed: Mutex<HashMap<u64, u16>>,
+    /// Requests whose connection to a gateway ended without an answer.
+    cut: Mutex<HashSet<u64>>,
+}
+
+/// Asks one gateway, and the other one where nothing was sent.
+async fn clients(replicas: [SocketAddr; 2], client: u64, results: Arc<Results>) {
+    let mut at = client as usize;
+    let mut connection: Option<SendRequest<Full<Bytes>>> = None;
+    while !results.over.load(Ordering::Relaxed) || results.asked.load(Ordering::Relaxed) < REQUESTS
+    {
+        let id = results.asked.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let known = connection.take().filter(|open| !open.is_closed());
+            let open = match known {
+                Some(open) => Some(open),
+                None => connect(replicas[at % 2]).await,
+            };
+            let Some(mut open) = open else {
+                at += 1;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            };
+            if open.ready().await.is_err() {
+                continue;
+            }
+            let request = Request::post("/functions/embed/x")
+                .header("host", "g")
+                .header("x-number", id);
+            match open
+                .try_send_request(request.body(Full::new(Bytes::from_static(b"{}"))).unwrap())
+                .await
+            {
+                Ok(response) => {
+                    let (parts, body) = response.into_parts();
+                    let Ok(body) = body.collect().await else {
+                        results.cut.lock().unwrap().insert(id);
+                        break;
+                    };
+                    if parts.status == 200 {
+                        assert_eq!(
+                            body.to_bytes(),
+                            id.to_string(),
+                            "the answer to another request"
+                        );
+                    } else {
+                        let status = parts.status.as_u16();
+                        results.failed.lock().unwrap().insert(id, status);
+                    }
+                    if parts
+                        .headers
+                        .get("connection")
+                        .is_some_and(|value| value == "close")
+                    {
+                        // It asks to be left.
+                        at += 1;
+                    } else {
+                        connection = Some(open);
+                    }
+                    break;
+                }
+                Err(error) if error.message().is_some() => {}
+                Err(_) => {
+                    results.cut.lock().unwrap().insert(id);
+                    break;
+                }
+            }
+        }
+        results.answered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+async fn connect(address: SocketAddr) -> Option<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(address).await.ok()?;
+    stream.set_nodelay(true).ok()?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.ok()?;
+    tokio::spawn(connection);
+    Some(sender)
+}
+
+struct Faults {
+    ground: Arc<Ground>,
+    servers: Vec<Option<Server>>,
+    addresses: Vec<SocketAddr>,
+    replicas: [Replica; 2],
+    path: std::path::PathBuf,
+    results: Arc<Results>,
+}
+
+impl Faults {
+    /// Waits for as many more answers.
+    async fn after(&self, answers: u64) {
+        let until = self.results.answered.load(Ordering::Relaxed) + answers;
+        while self.results.answered.load(Ordering::Relaxed) < until {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    fn kill(&mut self, number: usize) {
+        self.servers[number].take().unwrap().task.abort();
+    }
+
+    async fn serve(&mut self, number: usize) {
+        let server = serve(Arc::clone(&self.ground), number, self.addresses[number]).await;
+        self.servers[number] = Some(server);
+    }
+
+    fn takes(&self, number: usize, ms: u64) {
+        self.ground.takes_ms[number].store(ms, Ordering::Relaxed);
+    }
+
+    /// Replaces an instance as a rolling update does: it drains, ends, and another one starts.
+    async fn replace(&mut self, number: usize) {
+        std::fs::write(&self.path, text(&self.addresses, Some(number))).unwrap();
+        for replica in &self.replicas {
+            while !replica
+                .page("/metrics")
+                .await
+                .contains("state=\"draining\"} 1")
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        let name = self.addresses[number].to_string();
+        for replica in &self.replicas {
+            while outstanding(&replica.page("/loads").await, &name) > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        self.kill(number);
+        self.serve(number).await;
+        std::fs::write(&self.path, text(&self.addresses, None)).unwrap();
+        for replica in &self.replicas {
+            while !replica
+                .page("/metrics")
+                .await
+                .contains("state=\"draining\"} 0")
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+
+    async fn restart(&mut self, number: usize, signal: Signal) {
+        let replica = &mut self.replicas[number];
+        replica.signal(signal);
+        replica.ended().await;
+        let (address, own) = (replica.address, replica.own);
+        *replica = start(&self.path, address, own);
+        replica.ready().await;
+    }
+}
+
+/// Text of the gateways' file.
+fn text(addresses: &[SocketAddr], draining: Option<usize>) -> String {
+    let mut text = format!("[timeouts]\nresponse = \"{HANG}\"\nfarewell = \"1s\"\n");
+    text += &function("embed", "queue = 100000", addresses, CONCURRENCY).replace("100ms", "5ms");
+    if let Some(number) = draining {
+        let address = format!("address = \"{}\"", addresses[number]);
+        text = text.replace(&address, &format!("{address}\ndrain = true"));
+    }
+    text
+}
+
+fn outstanding(page: &str, name: &str) -> u64 {
+    let page: serde_json::Value = serde_json::from_str(page).unwrap();
+    let instances = page["functions"][0]["instances"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let found = instances.iter().find(|one| one["pod"] == name);
+    found.map_or(0, |one| one["outstanding"].as_u64().unwrap())
+}
+
+fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_that_had_not_begun() {
+    let ground = Arc::new(Ground::default());
+    let mut servers = Vec::new();
+    for number in 0..INSTANCES {
+        servers.push(Some(
+            serve(Arc::clone(&ground), number, "127.0.0.1:0".parse().unwrap()).await,
+        ));
+    }
+    let addresses: Vec<_> = servers.iter().flatten().map(|one| one.address).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    std::fs::write(&path, text(&addresses, None)).unwrap();
+    let results = Arc::new(Results::default());
+    let first = start(&path, free_address(), free_address());
+    let second = start(&path, free_address(), free_address());
+    let mut faults = Faults {
+        ground: Arc::clone(&ground),
+        servers,
+        addresses,
+        replicas: [first, second],
+        path,
+        results: Arc::clone(&results),
+    };
+    for replica in &faults.replicas {
+        replica.ready().await;
+    }
+    let replicas = [faults.replicas[0].address, faults.replicas[1].address];
+    let mut asking = JoinSet::new();
+    for number in 0..CLIENTS {
+        asking.spawn(clients(replicas, number, Arc::clone(&results)));
+    }
+
+    // Killed, and away for a time although the gateways' file says that it is there.
+    faults.after(5_000).await;
+    faults.kill(0);
+    faults.after(10_000).await;
+    faults.serve(0).await;
+    // Hung, until all of its requests are given up.
+    faults.takes(1, u64::MAX);
+    faults.after(10_000).await;
+    faults.takes(1, 0);
+    let name = faults.addresses[1].to_string();
+    for replica in &faults.replicas {
+        while outstanding(&replica.page("/loads").await, &name) > CONCURRENCY.into() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    faults.after(5_000).await;
+    faults.takes(2, 30);
+    faults.after(5_000).await;
+    faults.takes(2, 0);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let begun = results.failed.lock().unwrap().clone();
+    // Updates: nothing fails from here on.
+    for number in 0..INSTANCES {
+        faults.replace(number).await;
+    }
+    faults.restart(0, Signal::SIGTERM).await;
+    faults.after(2_000).await;
+    faults.restart(1, Signal::SIGTERM).await;
+    faults.after(2_000).await;
+    let cut_before: HashSet<u64> = results.cut.lock().unwrap().clone();
+    for number in 0..2 {
+        faults.restart(number, Signal::SIGKILL).await;
+        faults.after(2_000).await;
+    }
+    results.over.store(true, Ordering::Relaxed);
+    while let Some(ended) = asking.join_next().await {
+        ended.unwrap();
+    }
+
+    let (failed, cut) = (results.failed.lock().unwrap(), results.cut.lock().unwrap());
+    let answered = results.answered.load(Ordering::Relaxed);
+    println!(
+        "{answered} requests: {} failed at killed and hung instances, {} were cut off with killed gateways",
+        failed.len(),
+        cut.len()
+    );
+    assert!(answered >= REQUESTS);
+    assert_eq!(
+        ground.twice.load(Ordering::Relaxed),
+        0,
+        "no request is sent twice"
+    );
+    assert!(
+        cut_before.is_empty(),
+        "{cut_before:?} were cut off by gateways that were not killed"
+    );
+    assert!(
+        cut.len() as u64 <= 2 * CLIENTS,
+        "more than each client had at the killed gateways: {}",
+        cut.len()
+    );
+    let later: Vec<_> = failed
+        .iter()
+        .filter(|(id, _)| !begun.contains_key(id))
+        .collect();
+    assert!(later.is_empty(), "updates failed requests: {later:?}");
+    for (id, status) in failed.iter() {
+        // Broken off or given up: sent. All others had not begun.
+        assert!(
+            [502, 504].contains(status),
+            "request {id} had not begun, and got {status}"
+        );
+    }
+    // Those that an instance had when it was killed or hung, at each of two gateways, and those on probation.
+    let most = 2 * 2 * CONCURRENCY as usize + 8;
+    assert!(failed.len() <= most, "{failed:?}");
+}

@@ -1,0 +1,127 @@
+//! Rules of dispatch at instances of unequal size, on the same requests.
+//!
+//! A function has 4 to 8 instances, each of any configuration that meets its objective: what starts,
+//! scale-in and replacements leave behind. Requests come by a Poisson process at a part of the
+//! instances' capacity, by their profiles. A batch takes 80 to 100 % of its profiled latency. Nothing
+//! starts or stops: the rules of dispatch are all that differs.
+
+mod case;
+mod gateway;
+mod outcome;
+mod poisson;
+mod proxy;
+mod request;
+mod rule;
+mod run;
+
+use serde::Serialize;
+use tetris_scaler_core::FieldError;
+
+use crate::error::SimulationError;
+
+use case::FunctionCase;
+use outcome::Times;
+pub use outcome::{DispatchOutcome, Quantiles};
+pub use rule::Rule;
+
+/// Parameters of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DispatchGrid {
+    /// Numbers of functions, each a case of its own.
+    pub functions: Vec<usize>,
+    /// Number of requests of a case, all functions together. The first tenth does not count.
+    pub requests: u64,
+    /// Load, in percent of the capacity of the instances.
+    pub load_percent: u64,
+    /// Seed of configurations, requests and latencies.
+    pub seed: u64,
+}
+
+impl Default for DispatchGrid {
+    fn default() -> Self {
+        Self {
+            functions: vec![1, 200],
+            requests: 1_000_000,
+            load_percent: 85,
+            seed: 1,
+        }
+    }
+}
+
+/// Maximum number of functions of a case.
+const MAX_FUNCTIONS: u64 = 10_000;
+/// Maximum number of requests of a case.
+pub const MAX_REQUESTS: u64 = 100_000_000;
+
+/// A rule on the requests of a case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DispatchRun {
+    /// Number of functions.
+    pub functions: usize,
+    /// Number of their instances.
+    pub instances: usize,
+    /// Rule.
+    pub rule: Rule,
+    /// Result.
+    pub outcome: DispatchOutcome,
+}
+
+/// All runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DispatchComparison {
+    /// Parameters of the runs.
+    pub grid: DispatchGrid,
+    /// Runs by case and rule.
+    pub runs: Vec<DispatchRun>,
+}
+
+impl DispatchComparison {
+    /// Returns the run of the one dispatcher in the case of `run`.
+    pub fn ours(&self, run: &DispatchRun) -> Option<&DispatchRun> {
+        let mut runs = self.runs.iter();
+        runs.find(|one| one.functions == run.functions && one.rule == Rule::Dispatcher)
+    }
+}
+
+/// Runs all rules on all cases of `grid`.
+///
+/// # Errors
+///
+/// Fails if a parameter is out of range.
+pub fn compare_dispatch(grid: DispatchGrid) -> Result<DispatchComparison, SimulationError> {
+    check("load_percent", grid.load_percent, 1, 1_000)?;
+    check("requests", grid.requests, 1, MAX_REQUESTS)?;
+    let mut runs = Vec::new();
+    for &functions in &grid.functions {
+        check("functions", functions as u64, 1, MAX_FUNCTIONS)?;
+        let requests = (grid.requests / functions as u64).max(1);
+        let cases = (0..functions as u64).map(|number| FunctionCase::try_new(number, grid.seed));
+        let cases: Vec<FunctionCase> = cases.collect::<Result<_, _>>()?;
+        for rule in Rule::ALL {
+            let mut times = Times::default();
+            for case in &cases {
+                run::run(case, rule, requests, grid.load_percent, &mut times);
+            }
+            runs.push(DispatchRun {
+                functions,
+                instances: cases.iter().map(|one| one.instances.len()).sum(),
+                rule,
+                outcome: times.outcome(),
+            });
+        }
+    }
+    Ok(DispatchComparison { grid, runs })
+}
+
+fn check(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), SimulationError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(FieldError {
+        field,
+        value,
+        min,
+        max,
+    }
+    .into())
+}

@@ -1,0 +1,4 @@
+//! Tests of loads that gateways count.
+
+mod client;
+mod loads;
