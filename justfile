@@ -30,6 +30,10 @@ test-cluster:
 test-engines *ARGS:
     tests/engines {{ARGS}}
 
+# The gateway with programs of others: envoy, which is fetched the first time
+test-gateway *ARGS:
+    tests/gateway {{ARGS}}
+
 # All that needs a GPU
 test-gpu *ARGS:
     tests/gpu {{ARGS}}

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 23] = [
+pub const RENDERED: [(&str, &str); 24] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
@@ -23,6 +23,7 @@ pub const RENDERED: [(&str, &str); 23] = [
     ("sample-kserve", "samples/kserve"),
     ("sample-scaler", "samples/scaler"),
     ("sample-development", "samples/development"),
+    ("sample-inference-pool", "samples/inference-pool"),
     ("cluster-install", "tests/cluster/install"),
     ("cluster-pods", "tests/cluster/pods"),
     ("cluster-scaler", "tests/cluster/scaler"),

@@ -7,7 +7,7 @@ use crate::instance::Instance;
 use crate::rules::Rules;
 use crate::waiting::Request;
 
-/// Returns the instance for `request` among those with room. An instance that could not be reached
+/// Returns the instance for `request` among those with room that it may go to. An instance that could not be reached
 /// for it comes last; then one that is too slow for its deadline. A batch that waits for requests
 /// comes before an instance that would start another one: both results come in time, and full
 /// batches leave more capacity. At the end, the least outstanding requests for the capacity count.
@@ -20,7 +20,7 @@ pub(crate) fn choose(
 ) -> Option<InstanceId> {
     let mut best: Option<(InstanceId, &Instance, [bool; 3])> = None;
     for (&id, one) in instances {
-        if one.free(now_us, rules, waiting) == 0 {
+        if !request.allows(id) || one.free(now_us, rules, waiting) == 0 {
             continue;
         }
         let late = now_us.saturating_add(one.estimate_us(now_us)) > request.deadline_us;

@@ -1,6 +1,7 @@
 //! The dispatcher of one function.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::capacity::Capacity;
 use crate::choice::choose;
@@ -26,7 +27,7 @@ pub struct Dispatch {
     pub waited_us: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Flight {
     request: Request,
     instance: InstanceId,
@@ -117,14 +118,60 @@ impl Dispatcher {
         id: RequestId,
         wait_us: Option<u64>,
     ) -> Result<(), Rejection> {
-        if self.waiting.contains(id) || self.in_flight.contains_key(&id) {
-            return Err(Rejection::Known);
-        }
+        self.check_new(id)?;
         self.advance(now_us);
         let wait_us = wait_us.map_or(self.rules.wait_us, |own| own.min(self.rules.wait_us));
         if self.rules.reject_late || !self.starts(now_us) {
             self.admit(now_us, wait_us)?;
         }
+        self.push(now_us, id, wait_us, None);
+        Ok(())
+    }
+
+    /// Queues a request that may go to some instances alone. Nobody knows how many others wait for
+    /// the same ones, so its wait is not estimated: a full queue alone refuses it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the queue is full, and none of them has room.
+    pub fn offer_among(
+        &mut self,
+        now_us: u64,
+        id: RequestId,
+        wait_us: Option<u64>,
+        among: BTreeSet<InstanceId>,
+    ) -> Result<(), Rejection> {
+        self.check_new(id)?;
+        self.advance(now_us);
+        let waiting = self.waiting.len();
+        let mut known = self.instances.iter();
+        let starts =
+            known.any(|(id, one)| among.contains(id) && one.free(now_us, &self.rules, waiting) > 0);
+        if waiting >= self.rules.queue && !starts {
+            let retry_us = self
+                .work_off_us(now_us, waiting as u64 / 2)
+                .unwrap_or(RETRY_US);
+            return Err(Rejection::Full { waiting, retry_us });
+        }
+        let wait_us = wait_us.map_or(self.rules.wait_us, |own| own.min(self.rules.wait_us));
+        self.push(now_us, id, wait_us, Some(Arc::new(among)));
+        Ok(())
+    }
+
+    fn check_new(&self, id: RequestId) -> Result<(), Rejection> {
+        if self.waiting.contains(id) || self.in_flight.contains_key(&id) {
+            return Err(Rejection::Known);
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        now_us: u64,
+        id: RequestId,
+        wait_us: u64,
+        among: Option<Arc<BTreeSet<InstanceId>>>,
+    ) {
         self.arrivals = self.arrivals.saturating_add(1);
         self.waiting.push(Request {
             id,
@@ -133,25 +180,24 @@ impl Dispatcher {
             expires_us: now_us.saturating_add(wait_us),
             number: self.arrivals,
             avoid: None,
+            among,
         });
-        Ok(())
     }
 
     /// Returns the next request that goes to an instance, if one has room. Call it until it returns
     /// `None` after each change.
     pub fn dispatch(&mut self, now_us: u64) -> Option<Dispatch> {
         self.advance(now_us);
-        let first = self.waiting.first()?;
-        let waiting = self.waiting.len();
-        let id = choose(&self.instances, first, now_us, &self.rules, waiting)?;
-        let request = first.id;
+        let (request, id) = self.next(now_us)?;
         let request = self.waiting.remove(request)?;
         self.dispatches = self.dispatches.saturating_add(1);
         let instance = self.instances.get_mut(&id)?;
         let expected_us = instance.estimate_us(now_us).max(1);
         let batch = instance.take(now_us, self.dispatches);
+        let waited_us = now_us.saturating_sub(request.arrived_us);
+        let request_id = request.id;
         self.in_flight.insert(
-            request.id,
+            request_id,
             Flight {
                 request,
                 instance: id,
@@ -162,10 +208,25 @@ impl Dispatcher {
             },
         );
         Some(Dispatch {
-            request: request.id,
+            request: request_id,
             instance: id,
-            waited_us: now_us.saturating_sub(request.arrived_us),
+            waited_us,
         })
+    }
+
+    /// The first request in the order of deadlines that an instance has room for, with its instance.
+    /// One that may go to some instances alone does not hold up the others.
+    fn next(&self, now_us: u64) -> Option<(RequestId, InstanceId)> {
+        let waiting = self.waiting.len();
+        for request in self.waiting.iter() {
+            let id = choose(&self.instances, request, now_us, &self.rules, waiting);
+            if let Some(id) = id {
+                return Some((request.id, id));
+            }
+            // Where one that may go to all instances has to wait, no instance has room for anybody.
+            request.among.as_ref()?;
+        }
+        None
     }
 
     /// Ends a dispatched request.

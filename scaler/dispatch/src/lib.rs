@@ -19,7 +19,8 @@
 //! - **Early rejection.** A request is refused at once if it would wait for longer than it may.
 //!
 //! **Guarantees.** No request is lost or dispatched twice. None waits while an instance has room for
-//! it. None waits while one with a later deadline is dispatched. No instance has more requests than
+//! it. None waits while one with a later deadline is dispatched, unless it may go to some instances
+//! alone ([`Dispatcher::offer_among`]) and those have no room. No instance has more requests than
 //! its room. Property tests check all of them.
 //!
 //! ```

@@ -1,11 +1,12 @@
 //! Waiting requests, in the order of their deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::id::{InstanceId, RequestId};
 
 /// A request that waits, or did before it was dispatched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) id: RequestId,
     pub(crate) arrived_us: u64,
@@ -16,9 +17,16 @@ pub(crate) struct Request {
     pub(crate) number: u64,
     /// The instance that could not be reached for it.
     pub(crate) avoid: Option<InstanceId>,
+    /// The only instances that it may go to, if it may not go to all.
+    pub(crate) among: Option<Arc<BTreeSet<InstanceId>>>,
 }
 
 impl Request {
+    /// Returns true if it may go to this instance.
+    pub(crate) fn allows(&self, id: InstanceId) -> bool {
+        self.among.as_ref().is_none_or(|among| among.contains(&id))
+    }
+
     fn place(&self) -> (u64, u64) {
         (self.deadline_us, self.number)
     }
@@ -53,6 +61,11 @@ impl Waiting {
     /// Request with the earliest deadline.
     pub(crate) fn first(&self) -> Option<&Request> {
         self.by_deadline.values().next()
+    }
+
+    /// Requests by their deadlines.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
+        self.by_deadline.values()
     }
 
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Request> {

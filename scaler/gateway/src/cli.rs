@@ -46,6 +46,9 @@ pub struct Run {
     /// Address of the HTTP server of /metrics, /loads, /healthz and /readyz
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9471")]
     pub metrics_listen: SocketAddr,
+    /// Address of the endpoint picker, for data planes of the Gateway API Inference Extension
+    #[arg(long, value_name = "ADDRESS")]
+    pub picker_listen: Option<SocketAddr>,
     /// Name of this gateway on its page /loads
     #[arg(long, env = "POD_NAME", default_value = "tetris-gateway")]
     pub name: String,

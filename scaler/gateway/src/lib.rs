@@ -9,6 +9,7 @@
 //! - [`function`]: queue and instances of one function
 //! - [`routes`]: the function of a request, by path and host
 //! - [`proxy`]: requests, answers and limits
+//! - [`picker`]: the same choice for data planes of others, by Envoy's external processing
 //! - [`pool`]: connections to instances
 //! - [`server`]: connections of clients
 //!
@@ -41,6 +42,7 @@ pub mod function;
 mod loads;
 mod metrics;
 mod pages;
+pub mod picker;
 pub mod pool;
 pub mod proxy;
 pub mod routes;

@@ -38,6 +38,9 @@ pub struct Metrics {
     waiting: Family<Labels, Gauge>,
     in_flight: Family<Labels, Gauge>,
     instances: Family<Labels, Gauge>,
+    picks: Family<Labels, Counter>,
+    picks_refused: Family<Labels, Counter>,
+    picks_elsewhere: Family<Labels, Counter>,
     recent: Mutex<Recent>,
 }
 
@@ -73,6 +76,9 @@ impl Metrics {
             waiting: Family::default(),
             in_flight: Family::default(),
             instances: Family::default(),
+            picks: Family::default(),
+            picks_refused: Family::default(),
+            picks_elsewhere: Family::default(),
             recent: Mutex::default(),
         };
         let registry = &mut this.registry;
@@ -86,6 +92,9 @@ impl Metrics {
         registry.register("waiting", "Requests that wait for an instance, by function", this.waiting.clone());
         registry.register("in_flight", "Requests at instances, by function", this.in_flight.clone());
         registry.register("instances", "Instances, by function and state: available, draining or ejected", this.instances.clone());
+        registry.register("picks", "Instances that the endpoint picker gave to a data plane, by function", this.picks.clone());
+        registry.register("picks_refused", "Requests that the endpoint picker let a data plane refuse, by reason", this.picks_refused.clone());
+        registry.register("picks_elsewhere", "Requests that a data plane sent to another instance than the picked one, by function", this.picks_elsewhere.clone());
         Arc::new(this)
     }
 
@@ -109,6 +118,22 @@ impl Metrics {
     /// Counts an attempt to send that reached no instance.
     pub(crate) fn unreachable(&self, function: &FunctionName) {
         self.unreachable.get_or_create(&of(function)).inc();
+    }
+
+    /// Counts an instance that a data plane got from the endpoint picker.
+    pub(crate) fn picked(&self, function: &FunctionName) {
+        self.picks.get_or_create(&of(function)).inc();
+    }
+
+    /// Counts a request that a data plane refuses by word of the endpoint picker.
+    pub(crate) fn pick_refused(&self, problem: &Problem) {
+        let labels = vec![("reason", problem.reason.to_owned())];
+        self.picks_refused.get_or_create(&labels).inc();
+    }
+
+    /// Counts a request that a data plane sent elsewhere.
+    pub(crate) fn picked_elsewhere(&self, function: &FunctionName) {
+        self.picks_elsewhere.get_or_create(&of(function)).inc();
     }
 
     /// Begins the count of a request that an instance got.
@@ -204,6 +229,11 @@ pub(crate) struct Dispatched {
 }
 
 impl Dispatched {
+    /// Its function.
+    pub(crate) const fn function(&self) -> &FunctionName {
+        &self.function
+    }
+
     /// Counts its end.
     pub(crate) fn ended(mut self, outcome: &'static str) {
         self.count(outcome);

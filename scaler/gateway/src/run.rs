@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
 use tetris_service_kit::shutdown::{signals, until};
 use thiserror::Error;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::cli::Run;
@@ -19,6 +20,7 @@ use crate::function::{Function, FunctionName};
 use crate::loads::Origin;
 use crate::metrics::Metrics;
 use crate::pages::{self, Pages};
+use crate::picker::{self, Picker};
 use crate::proxy::Proxy;
 use crate::routes::{Route, Routes};
 use crate::server::{Serving, serve_on_threads};
@@ -63,8 +65,13 @@ pub enum RunError {
 pub async fn run(args: &Run) -> Result<(), RunError> {
     let stop = signals().map_err(RunError::Signals)?;
     run_until(args, stop, |addresses| {
-        let Addresses { clients, own } = addresses;
-        tracing::info!(%clients, metrics = %own, "serving");
+        let Addresses {
+            clients,
+            own,
+            picker,
+        } = addresses;
+        let picker = picker.map(tracing::field::display);
+        tracing::info!(%clients, metrics = %own, picker, "serving");
     })
     .await
 }
@@ -76,6 +83,8 @@ pub struct Addresses {
     pub clients: SocketAddr,
     /// For /metrics, /loads, /healthz and /readyz.
     pub own: SocketAddr,
+    /// For data planes, if there is an endpoint picker.
+    pub picker: Option<SocketAddr>,
 }
 
 /// Runs until `stop` completes. Then is not ready any more, takes no more connections, and lets
@@ -97,14 +106,18 @@ pub async fn run_until(
     }
     let clients = listen("listen", args.listen).await?;
     let own = listen("metrics-listen", args.metrics_listen).await?;
+    let picker = picker::listen(args.picker_listen).await?;
+    let of_picker = picker.as_ref().map(TcpListener::local_addr).transpose();
     serving(Addresses {
         clients: clients.local_addr().map_err(RunError::Address)?,
         own: own.local_addr().map_err(RunError::Address)?,
+        picker: of_picker.map_err(RunError::Address)?,
     });
     let metrics = Metrics::new();
     let proxy = Proxy::new(&config.limits, config.timeouts, Arc::clone(&metrics));
     let mut functions = Functions::default();
     proxy.set_routes(functions.update(&config));
+    let (stopping, stopped) = watch::channel(false);
     // A cluster's functions are not known yet.
     let ready = Arc::new(AtomicBool::new(!args.cluster));
     let cluster = if args.cluster {
@@ -113,13 +126,19 @@ pub async fn run_until(
     } else {
         None
     };
+    let picking = picker::serve(
+        picker,
+        Picker::new(proxy.clone(), Arc::clone(&metrics), Arc::clone(&ready)),
+        config.limits,
+        config.timeouts,
+        stopped.clone(),
+    );
     let pages = Pages {
         proxy: proxy.clone(),
         metrics,
         origin: Origin::new(args.name.clone()),
         ready: Arc::clone(&ready),
     };
-    let (stopping, stopped) = watch::channel(false);
     let (ended, end) = watch::channel(false);
     let farewell = async {
         tokio::select! {
@@ -132,9 +151,14 @@ pub async fn run_until(
     };
     let serving = Serving::new(proxy.clone(), config.limits, config.timeouts);
     let proxying = async {
-        let served = serve_on_threads(clients, serving, stopped.clone()).await;
-        // Also after a failure, which ends the gateway.
-        stopping.send_replace(true);
+        let serving = serve_on_threads(clients, serving, stopped.clone());
+        let serving = async {
+            let served = serving.await;
+            // Also after a failure, which ends the gateway.
+            stopping.send_replace(true);
+            served
+        };
+        let (served, ()) = tokio::join!(serving, picking);
         ended.send_replace(true);
         served.map_err(RunError::Threads)
     };

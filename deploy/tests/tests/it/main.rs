@@ -10,6 +10,7 @@ mod gateway;
 mod golden;
 mod gpu;
 mod images;
+mod inference_pool;
 mod monitoring;
 mod policies;
 mod processes;

@@ -1,6 +1,6 @@
 //! Dispatches of small cases, by hand.
 
-use tetris_scaler_dispatch::{Outcome, Rejection, RequestId};
+use tetris_scaler_dispatch::{InstanceId, Outcome, Rejection, RequestId};
 
 use crate::world::{MS, World, capacity, rules};
 
@@ -224,4 +224,48 @@ fn a_later_instance_of_the_same_number_has_none_of_the_requests_of_the_earlier_o
         1,
         "its only slot is taken by the second request"
     );
+}
+
+#[test]
+fn a_request_goes_to_its_instances_alone_and_does_not_hold_up_the_others() {
+    let mut world = World::new(rules(1_000));
+    world.add(1, capacity(1, 1, 100));
+    world.add(2, capacity(1, 1, 100));
+    let first = world.offer_among(None, &[1]).unwrap();
+    world.dispatch();
+    let held = world.offer_among(None, &[1]).unwrap();
+    assert!(
+        world.dispatch().is_empty(),
+        "the other has room, but not for it"
+    );
+    world.offer(None).unwrap();
+    world.dispatch();
+    assert_eq!(given(&world, 2), [1, 1]);
+    assert_eq!(world.waiting.keys().collect::<Vec<_>>(), [&held]);
+    world.complete(first, Outcome::Served);
+    let next = world.dispatch();
+    assert_eq!((next[0].request.0, next[0].instance.0), (held, 1));
+}
+
+#[test]
+fn a_full_queue_refuses_a_request_whose_instances_have_no_room() {
+    let mut tight = rules(1_000);
+    tight.queue = 1;
+    let mut world = World::new(tight);
+    world.add(1, capacity(1, 1, 100));
+    world.add(2, capacity(1, 1, 100));
+    for _ in 0..2 {
+        world.offer_among(None, &[1]).unwrap();
+        world.dispatch();
+    }
+    let ids = |id| [InstanceId(id)].into();
+    let refused = world
+        .dispatcher
+        .offer_among(world.now_us, RequestId(99), None, ids(1));
+    assert!(
+        matches!(refused, Err(Rejection::Full { waiting: 1, .. })),
+        "{refused:?}"
+    );
+    assert!(world.offer_among(None, &[2]).is_some(), "it need not wait");
+    assert_eq!(world.dispatch().len(), 1);
 }

@@ -8,6 +8,7 @@ use crate::world::{MS, World, capacity, rules};
 #[derive(Clone, Debug)]
 enum Event {
     Offer(u8, Option<u64>),
+    OfferAmong(Option<u64>, Vec<u64>),
     Wait(u64),
     Complete(usize, bool),
     GiveBack(usize),
@@ -23,6 +24,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let instance = 0..6_u64;
     let wait = proptest::option::weighted(0.3, 0..2_000 * MS);
     let one = prop_oneof![
+        3 => (wait.clone(), proptest::collection::vec(instance.clone(), 0..3)).prop_map(|(wait, among)| Event::OfferAmong(wait, among)),
         8 => (1..12_u8, wait).prop_map(|(count, wait)| Event::Offer(count, wait)),
         6 => (0..400 * MS).prop_map(Event::Wait),
         9 => (which.clone(), proptest::bool::weighted(0.8)).prop_map(|(at, served)| Event::Complete(at, served)),
@@ -47,6 +49,9 @@ fn happens(world: &mut World, event: &Event) {
             for _ in 0..count {
                 world.offer(wait_us);
             }
+        }
+        Event::OfferAmong(wait_us, ref among) => {
+            world.offer_among(wait_us, among);
         }
         Event::Wait(us) => world.now_us += us,
         Event::Complete(at, served) => {

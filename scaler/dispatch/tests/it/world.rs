@@ -32,6 +32,8 @@ pub struct World {
     pub now_us: u64,
     /// Accepted requests that wait, with their deadlines.
     pub waiting: BTreeMap<u64, u64>,
+    /// The instances of requests that may go to some alone.
+    pub among: BTreeMap<u64, BTreeSet<u64>>,
     /// Dispatched requests, with their instances and deadlines.
     pub in_flight: BTreeMap<u64, (u64, u64)>,
     /// Requests that came to an end.
@@ -49,6 +51,7 @@ impl World {
             dispatcher: Dispatcher::new(rules),
             now_us: SECOND,
             waiting: BTreeMap::new(),
+            among: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             ended: BTreeSet::new(),
             draining: BTreeSet::new(),
@@ -92,6 +95,25 @@ impl World {
         Some(id)
     }
 
+    /// Offers a request that may go to these instances alone.
+    pub fn offer_among(&mut self, wait_us: Option<u64>, among: &[u64]) -> Option<u64> {
+        let id = self.next;
+        self.next += 1;
+        let ids = among.iter().map(|&id| InstanceId(id)).collect();
+        self.dispatcher
+            .offer_among(self.now_us, RequestId(id), wait_us, ids)
+            .ok()?;
+        self.waiting
+            .insert(id, self.now_us + self.dispatcher.rules().slo.us());
+        self.among.insert(id, among.iter().copied().collect());
+        Some(id)
+    }
+
+    fn allows(&self, request: u64, instance: u64) -> bool {
+        let among = self.among.get(&request);
+        among.is_none_or(|among| among.contains(&instance))
+    }
+
     /// Dispatches all that can be dispatched, and checks each against the account.
     pub fn dispatch(&mut self) -> Vec<Dispatch> {
         let mut all = Vec::new();
@@ -101,10 +123,13 @@ impl World {
                 .waiting
                 .remove(&request)
                 .expect("only a waiting request is dispatched, and once");
-            let earliest = self.waiting.values().min();
+            assert!(self.allows(request, instance), "it may not go there");
+            let others = self.waiting.iter();
+            let earliest = others.filter(|(other, _)| self.allows(**other, instance));
+            let earliest = earliest.map(|(_, &deadline)| deadline).min();
             assert!(
-                earliest.is_none_or(|&other| deadline <= other),
-                "one with an earlier deadline waits"
+                earliest.is_none_or(|other| deadline <= other),
+                "one with an earlier deadline waits, and may go to the same instance"
             );
             assert!(self.instances.contains_key(&instance) && !self.draining.contains(&instance));
             self.in_flight.insert(request, (instance, deadline));
@@ -166,8 +191,9 @@ impl World {
                 one.room <= known.room() && one.draining == self.draining.contains(&one.instance.0)
             );
             let free = one.outstanding < one.room;
+            let mut waiting = self.waiting.keys();
             assert!(
-                self.waiting.is_empty() || !free,
+                !free || !waiting.any(|&request| self.allows(request, one.instance.0)),
                 "work conserving: {one:?} has room, and {load:?}"
             );
         }

@@ -101,11 +101,32 @@ impl Function {
     ///
     /// Fails if the queue is full, the wait would be or was too long, or the function is gone.
     pub async fn acquire(self: &Arc<Self>, wait: Option<Duration>) -> Result<Grant, Refusal> {
-        let wait_us = wait.map(|wait| u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
         let (id, waiting) = {
             let now_us = self.now_us();
             let mut state = self.lock();
-            let id = state.offer(now_us, wait_us).map_err(Refusal::Rejected)?;
+            let id = state
+                .offer(now_us, wait.map(micros))
+                .map_err(Refusal::Rejected)?;
+            (id, self.wait(&mut state, now_us, id))
+        };
+        self.granted(id, waiting).await
+    }
+
+    /// Waits for an instance with room, as [`acquire`](Self::acquire) does, but only for those whose
+    /// address is `eligible` now.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`acquire`](Self::acquire), and if no known instance is eligible.
+    pub async fn acquire_among(
+        self: &Arc<Self>,
+        wait: Option<Duration>,
+        eligible: impl Fn(std::net::SocketAddr) -> bool,
+    ) -> Result<Grant, Refusal> {
+        let (id, waiting) = {
+            let now_us = self.now_us();
+            let mut state = self.lock();
+            let id = state.offer_among(now_us, wait.map(micros), eligible)?;
             (id, self.wait(&mut state, now_us, id))
         };
         self.granted(id, waiting).await
@@ -183,10 +204,14 @@ impl Function {
     }
 
     fn now_us(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+        micros(self.began.elapsed())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

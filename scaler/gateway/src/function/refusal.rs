@@ -21,6 +21,9 @@ pub enum Refusal {
         /// Number of instances that take requests.
         instances: usize,
     },
+    /// No instance is one of those that the request may go to.
+    #[error("none of the instances that the request may go to is known")]
+    NotEligible,
 }
 
 impl Refusal {
@@ -28,7 +31,7 @@ impl Refusal {
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::Rejected(rejection) => Duration::from_micros(rejection.retry_us()).max(RETRY),
-            Self::Expired { .. } => RETRY,
+            Self::Expired { .. } | Self::NotEligible => RETRY,
         }
     }
 
@@ -43,6 +46,7 @@ impl Refusal {
             Self::Rejected(Rejection::Full { .. }) => "full",
             Self::Rejected(_) => "too-late",
             Self::Expired { .. } => "expired",
+            Self::NotEligible => "not-eligible",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! State of a function behind its lock: the dispatcher, its waiting tasks and its endpoints.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tetris_scaler_dispatch::{
@@ -8,7 +9,7 @@ use tetris_scaler_dispatch::{
 };
 use tokio::sync::oneshot;
 
-use super::{Endpoint, EndpointLoad, Instance};
+use super::{Endpoint, EndpointLoad, Instance, Refusal};
 use crate::pool::Pool;
 
 /// An instance that was given to a request.
@@ -104,6 +105,26 @@ impl State {
         self.requests = self.requests.saturating_add(1);
         let id = RequestId(self.requests);
         self.dispatcher.offer(now_us, id, wait_us)?;
+        Ok(id)
+    }
+
+    /// Queues a request that may go to those instances alone whose address is `eligible`.
+    pub(super) fn offer_among(
+        &mut self,
+        now_us: u64,
+        wait_us: Option<u64>,
+        eligible: impl Fn(SocketAddr) -> bool,
+    ) -> Result<RequestId, Refusal> {
+        let known = self.endpoints.iter();
+        let among = known.filter(|(_, endpoint)| eligible(endpoint.address));
+        let among: BTreeSet<InstanceId> = among.map(|(&id, _)| id).collect();
+        if among.is_empty() {
+            return Err(Refusal::NotEligible);
+        }
+        self.requests = self.requests.saturating_add(1);
+        let id = RequestId(self.requests);
+        let offered = self.dispatcher.offer_among(now_us, id, wait_us, among);
+        offered.map_err(Refusal::Rejected)?;
         Ok(id)
     }
 

@@ -24,7 +24,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) const fn new(status: StatusCode, reason: &'static str, message: String) -> Self {
+    pub(crate) const fn new(status: StatusCode, reason: &'static str, message: String) -> Self {
         Self {
             status,
             reason,
@@ -33,7 +33,7 @@ impl Problem {
         }
     }
 
-    pub(super) const fn unavailable(
+    pub(crate) const fn unavailable(
         reason: &'static str,
         message: String,
         retry_after: Duration,
@@ -45,10 +45,16 @@ impl Problem {
             retry_after: Some(retry_after),
         }
     }
+
+    /// Value of `Retry-After`, in seconds.
+    pub(crate) fn retry_seconds(&self) -> Option<u64> {
+        let after = self.retry_after?;
+        Some(u64::try_from(after.as_millis().div_ceil(1_000).max(1)).unwrap_or(u64::MAX))
+    }
 }
 
 /// Returns the problem of a request that got no instance.
-pub(super) fn refused(function: &FunctionName, refusal: &Refusal) -> Problem {
+pub(crate) fn refused(function: &FunctionName, refusal: &Refusal) -> Problem {
     let status = if refusal.is_too_many() {
         StatusCode::TOO_MANY_REQUESTS
     } else {
@@ -64,7 +70,7 @@ pub(super) fn refused(function: &FunctionName, refusal: &Refusal) -> Problem {
 
 /// Protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(crate) enum Dialect {
     /// Open Inference Protocol v2 over HTTP, and everything else.
     OpenInference,
     /// Paths as OpenAI's service has them.
@@ -74,7 +80,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    pub(super) fn of<B>(request: &Request<B>) -> Self {
+    pub(crate) fn of<B>(request: &Request<B>) -> Self {
         if is_grpc(request.headers(), request.version()) {
             return Self::Grpc;
         }
@@ -85,31 +91,35 @@ impl Dialect {
         Self::OpenInference
     }
 
-    pub(super) fn answer(self, problem: &Problem) -> Response<ResponseBody> {
-        let mut response = match self {
-            Self::Grpc => grpc(problem),
-            Self::OpenAi => {
-                let error = json!({"error": {
-                    "message": problem.message,
-                    "type": kind(problem.status),
-                    "param": null,
-                    "code": problem.reason,
-                }});
-                document(problem.status, &error)
-            }
-            Self::OpenInference => document(problem.status, &json!({"error": problem.message})),
+    pub(crate) fn answer(self, problem: &Problem) -> Response<ResponseBody> {
+        let mut response = match self.document(problem) {
+            None => grpc(problem),
+            Some(document) => json_response(problem.status, &document),
         };
-        if let Some(after) = problem.retry_after {
-            let seconds = after.as_millis().div_ceil(1_000).max(1);
-            if let Ok(value) = HeaderValue::try_from(seconds.to_string()) {
-                response.headers_mut().insert(RETRY_AFTER, value);
-            }
+        if let Some(value) = problem.retry_seconds() {
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(value));
         }
         response
     }
+
+    /// The document that describes a problem; gRPC has none.
+    pub(crate) fn document(self, problem: &Problem) -> Option<serde_json::Value> {
+        match self {
+            Self::Grpc => None,
+            Self::OpenAi => Some(json!({"error": {
+                "message": problem.message,
+                "type": kind(problem.status),
+                "param": null,
+                "code": problem.reason,
+            }})),
+            Self::OpenInference => Some(json!({"error": problem.message})),
+        }
+    }
 }
 
-fn document(status: StatusCode, document: &serde_json::Value) -> Response<ResponseBody> {
+fn json_response(status: StatusCode, document: &serde_json::Value) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::own(document.to_string()));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
@@ -142,7 +152,7 @@ fn grpc(problem: &Problem) -> Response<ResponseBody> {
 }
 
 /// Status codes of gRPC for those of HTTP.
-fn grpc_status(status: StatusCode) -> &'static str {
+pub(crate) fn grpc_status(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "3",
         StatusCode::NOT_FOUND => "5",

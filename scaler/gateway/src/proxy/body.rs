@@ -29,7 +29,7 @@ pub(super) struct WholeBody {
 
 /// Limits of bodies.
 #[derive(Debug)]
-pub(super) struct Bodies {
+pub(crate) struct Bodies {
     most: usize,
     pause: Duration,
     budget: Arc<Semaphore>,
@@ -44,6 +44,11 @@ impl Bodies {
             pause,
             budget,
         }
+    }
+
+    /// Largest size of a body, in bytes.
+    pub(crate) const fn most(&self) -> usize {
+        self.most
     }
 
     /// Reads a body.
@@ -96,7 +101,17 @@ impl Bodies {
         })
     }
 
-    fn pay(&self, paid: &mut Option<OwnedSemaphorePermit>, length: usize) -> Result<(), Problem> {
+    /// Longest pause within a body.
+    pub(crate) const fn pause(&self) -> Duration {
+        self.pause
+    }
+
+    /// Takes the part of the budget that a body of `length` bytes needs.
+    pub(crate) fn pay(
+        &self,
+        paid: &mut Option<OwnedSemaphorePermit>,
+        length: usize,
+    ) -> Result<(), Problem> {
         let have = paid.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let missing = units(length).saturating_sub(have);
         if missing == 0 {
@@ -119,7 +134,7 @@ impl Bodies {
         Ok(())
     }
 
-    fn too_large(&self, found: u64) -> Problem {
+    pub(crate) fn too_large(&self, found: u64) -> Problem {
         let problem = format!(
             "the body has at least {found} bytes, expected {} at most (limits.body)",
             self.most
@@ -127,7 +142,7 @@ impl Bodies {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-size", problem)
     }
 
-    fn slow(&self) -> Problem {
+    pub(crate) fn slow(&self) -> Problem {
         let problem = format!(
             "nothing of the body came within {:?} (timeouts.body)",
             self.pause

@@ -29,7 +29,7 @@ const OF_ONE_CONNECTION: [HeaderName; 7] = [
 
 /// Refuses heads that servers might read in different ways. hyper has refused lengths that
 /// contradict each other.
-pub(super) fn check(parts: &Parts) -> Result<(), Problem> {
+pub(crate) fn check(parts: &Parts) -> Result<(), Problem> {
     let bad =
         |problem: &str| Problem::new(StatusCode::BAD_REQUEST, "bad-request", problem.to_owned());
     if parts.method == Method::CONNECT {
@@ -56,7 +56,7 @@ pub(super) fn host(parts: &Parts) -> Option<&str> {
 }
 
 /// URI of a path alone.
-pub(super) fn with_path(path: PathAndQuery) -> Uri {
+pub(crate) fn with_path(path: PathAndQuery) -> Uri {
     Uri::from(path)
 }
 

@@ -1,8 +1,8 @@
 //! Requests: from the client to an instance, and the answer back.
 
-mod answer;
+pub(crate) mod answer;
 mod body;
-mod headers;
+pub(crate) mod headers;
 mod response_body;
 mod trace;
 
@@ -26,14 +26,14 @@ use crate::server::ClientAddress;
 
 pub use answer::Problem;
 use answer::{Dialect, refused};
-use body::Bodies;
+pub(crate) use body::Bodies;
 use response_body::Ending;
 pub use response_body::ResponseBody;
 
 /// Number of instances that are tried for one request, the first included.
 const ATTEMPTS: usize = 5;
 /// Head of a request that says for how long its client waits at most, in milliseconds.
-const WAIT: &str = "tetris-wait-ms";
+pub(crate) const WAIT: &str = "tetris-wait-ms";
 
 /// The proxy. Clones share everything.
 #[derive(Clone, Debug)]
@@ -130,7 +130,13 @@ impl Proxy {
             .inspect_err(|problem: &Problem| arrival.refused(problem))
     }
 
-    fn target(&self, parts: &Parts) -> Result<crate::routes::Target, Problem> {
+    /// Limits of bodies, with their common budget.
+    pub(crate) fn bodies(&self) -> &Bodies {
+        &self.shared.bodies
+    }
+
+    /// Returns the function of a request.
+    pub(crate) fn target(&self, parts: &Parts) -> Result<crate::routes::Target, Problem> {
         let routes = self.routes();
         let path = parts.uri.path_and_query();
         let host = headers::host(parts);
@@ -233,7 +239,7 @@ impl Proxy {
 }
 
 /// Returns true if a status says that the instance, or a proxy in it, could not serve.
-fn is_gateway_fault(status: StatusCode) -> bool {
+pub(crate) fn is_gateway_fault(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
@@ -241,7 +247,7 @@ fn is_gateway_fault(status: StatusCode) -> bool {
 }
 
 /// Reads the client's longest wait.
-fn wait_of(parts: &Parts) -> Result<Option<Duration>, Problem> {
+pub(crate) fn wait_of(parts: &Parts) -> Result<Option<Duration>, Problem> {
     let Some(value) = parts.headers.get(WAIT) else {
         return Ok(None);
     };

@@ -17,6 +17,7 @@ use crate::client;
 pub struct Gateway {
     pub address: SocketAddr,
     pub own: SocketAddr,
+    pub picker: SocketAddr,
     path: PathBuf,
     _folder: tempfile::TempDir,
     stop: Option<oneshot::Sender<()>>,
@@ -51,6 +52,8 @@ impl Gateway {
             "127.0.0.1:0",
             "--metrics-listen",
             "127.0.0.1:0",
+            "--picker-listen",
+            "127.0.0.1:0",
         ]);
         let Command::Run(args) = cli.command else {
             unreachable!()
@@ -63,10 +66,15 @@ impl Gateway {
                 .await
                 .unwrap();
         });
-        let Addresses { clients, own } = addresses.await.unwrap();
+        let Addresses {
+            clients,
+            own,
+            picker,
+        } = addresses.await.unwrap();
         Self {
             address: clients,
             own,
+            picker: picker.unwrap(),
             path,
             _folder: folder,
             stop: Some(stop),

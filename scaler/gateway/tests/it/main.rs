@@ -2,6 +2,7 @@
 
 mod client;
 mod endurance;
+mod envoy;
 #[path = "../../../../deploy/tests/shared/exit_codes_page.rs"]
 mod exit_codes_page;
 mod faults;
@@ -15,4 +16,5 @@ mod life;
 #[path = "../../../../deploy/tests/shared/metrics_page.rs"]
 mod metrics_page;
 mod pages;
+mod picker;
 mod queueing;

@@ -1,0 +1,70 @@
+//! The body of a request, held until an instance is picked: a slow client occupies none.
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::inbound::{End, Wire};
+use super::wire::{HttpBody, Part};
+use crate::proxy::{Bodies, Problem};
+
+/// A body as it came.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Its parts.
+    pub(super) parts: Vec<HttpBody>,
+    /// True if trailers follow it.
+    pub(super) trailers: bool,
+    budget: Option<OwnedSemaphorePermit>,
+}
+
+/// The reason there is no body.
+#[derive(Debug)]
+pub(super) enum NotHeld {
+    /// The client gets an error.
+    Refused(Problem),
+    /// The data plane has answered the client itself; the next message is of that answer.
+    Answered,
+    /// The stream ended.
+    Ended(End),
+}
+
+impl From<End> for NotHeld {
+    fn from(end: End) -> Self {
+        Self::Ended(end)
+    }
+}
+
+/// Reads a body whose parts the data plane gets back.
+pub(super) async fn read(wire: &mut Wire, bodies: &Bodies) -> Result<Held, NotHeld> {
+    let mut held = Held::default();
+    let mut length = 0_usize;
+    loop {
+        let Some(message) = wire.next_within(bodies.pause()).await? else {
+            return Err(NotHeld::Refused(bodies.slow()));
+        };
+        if message.part.is_of_response() {
+            wire.put_back(message);
+            return Err(NotHeld::Answered);
+        }
+        match message.part {
+            Part::RequestBody(part) => {
+                // An empty part costs memory as well.
+                length = length.saturating_add(part.body.len().max(size_of::<HttpBody>()));
+                if length > bodies.most() {
+                    return Err(NotHeld::Refused(bodies.too_large(length as u64)));
+                }
+                let paid = bodies.pay(&mut held.budget, length);
+                paid.map_err(NotHeld::Refused)?;
+                let ended = part.end_of_stream;
+                held.parts.push(part);
+                if ended {
+                    return Ok(held);
+                }
+            }
+            Part::RequestTrailers(_) => {
+                held.trailers = true;
+                return Ok(held);
+            }
+            _ => return Err(End::wrong("expected a part of the body, found another head").into()),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The stream of one request, until it has an instance.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::mpsc::Sender;
+use tonic::{Status, Streaming};
+
+use super::answer::{self, Pick};
+use super::exchange::{Exchange, Modes};
+use super::head;
+use super::held::{self, Held, NotHeld};
+use super::inbound::{End, Wire};
+use super::metadata::Subset;
+use super::serve::Picker;
+use super::wire::{
+    Answer, BodyMode, HttpHeaders, Part, ProcessingRequest, ProcessingResponse, TrailersResponse,
+};
+use crate::function::{Function, Grant, Refusal};
+use crate::metrics::Dispatch;
+use crate::proxy::answer::{Dialect, refused};
+use crate::proxy::wait_of;
+
+/// Follows a stream to its end.
+pub(super) async fn run(
+    picker: Picker,
+    messages: Streaming<ProcessingRequest>,
+    answers: Sender<Result<ProcessingResponse, Status>>,
+) {
+    let mut wire = Wire::new(messages, answers);
+    if let Err(End::Broken(status)) = talk(&picker, &mut wire).await {
+        tracing::debug!("stream of a data plane broken off: {status}");
+        wire.break_off(*status).await;
+    }
+}
+
+async fn talk(picker: &Picker, wire: &mut Wire) -> Result<(), End> {
+    let first = wire.next().await?;
+    let modes = Modes::of(first.modes.as_ref());
+    let Part::RequestHeaders(head) = first.part else {
+        if !first.part.is_of_response() {
+            return Err(End::wrong("expected the head of a request first"));
+        }
+        // A filter before this one has answered the client.
+        wire.put_back(first);
+        return Exchange::without(modes).run(wire).await;
+    };
+    let subset = Subset::of(first.metadata.as_ref());
+    let mut opening = Opening {
+        picker,
+        wire,
+        modes,
+        dialect: Dialect::OpenInference,
+    };
+    match opening.pick(&head, subset).await {
+        Ok(exchange) => exchange.run(wire).await,
+        Err(NotHeld::Answered) => Exchange::without(modes).run(wire).await,
+        Err(NotHeld::Ended(end)) => Err(end),
+        Err(NotHeld::Refused(problem)) => {
+            picker.metrics.pick_refused(&problem);
+            let answer = answer::immediate(opening.dialect, &problem);
+            wire.send(answer).await
+        }
+    }
+}
+
+/// The body of a request when its instance is asked for.
+enum Shown {
+    /// There is none, or it is not shown before the pick.
+    Nothing,
+    /// Shown whole, and kept by the data plane. True if trailers can follow.
+    Whole(bool),
+    /// Trailers alone.
+    Trailers,
+    /// Held here.
+    Held(Held),
+}
+
+struct Opening<'a> {
+    picker: &'a Picker,
+    wire: &'a mut Wire,
+    modes: Modes,
+    dialect: Dialect,
+}
+
+impl Opening<'_> {
+    async fn pick(
+        &mut self,
+        head: &HttpHeaders,
+        subset: Option<Subset>,
+    ) -> Result<Exchange, NotHeld> {
+        let arrived_at = Instant::now();
+        let request = head::request(head).map_err(NotHeld::Refused)?;
+        self.dialect = Dialect::of(&request);
+        let (parts, ()) = request.into_parts();
+        let target = self.picker.proxy.target(&parts).map_err(NotHeld::Refused)?;
+        let function = &target.function;
+        let metrics = &self.picker.metrics;
+        let arrival = metrics.arrived(function.name());
+        let acquired = async {
+            let wait = wait_of(&parts).map_err(NotHeld::Refused)?;
+            let shown = self.body(head).await?;
+            let granted = self.wire.beside(acquire(function, wait, subset)).await?;
+            let granted = granted.ok_or(NotHeld::Answered)?;
+            let refused = |refusal| NotHeld::Refused(refused(function.name(), &refusal));
+            Ok((shown, granted.map_err(refused)?))
+        };
+        let acquired = acquired.await;
+        if let Err(NotHeld::Refused(problem)) = &acquired {
+            arrival.refused(problem);
+        }
+        let (shown, grant) = acquired?;
+        metrics.waited(function.name(), grant.waited());
+        metrics.picked(function.name());
+        let endpoint = Arc::clone(grant.endpoint());
+        let counted = metrics.dispatched(Dispatch {
+            function: function.name(),
+            configuration: &endpoint.configuration,
+            arrived_at,
+            sent_at: Instant::now(),
+            slo: function.slo(),
+        });
+        let pick = Pick {
+            address: endpoint.address,
+            path: target.path,
+        };
+        let more = match shown {
+            Shown::Nothing => !head.end_of_stream,
+            Shown::Whole(more) => more,
+            Shown::Trailers | Shown::Held(_) => false,
+        };
+        let metrics = Arc::clone(metrics);
+        let exchange = Exchange::new(self.modes, grant, counted, metrics, more);
+        self.send(shown, &pick).await?;
+        Ok(exchange)
+    }
+
+    /// Waits for the body, as far as the data plane shows it before the pick.
+    async fn body(&mut self, head: &HttpHeaders) -> Result<Shown, NotHeld> {
+        if head.end_of_stream {
+            return Ok(Shown::Nothing);
+        }
+        match self.modes.request {
+            BodyMode::FullDuplexStreamed => {
+                let held = held::read(self.wire, self.picker.proxy.bodies()).await?;
+                Ok(Shown::Held(held))
+            }
+            BodyMode::Buffered => {
+                // The data plane reads no body before the head has an answer.
+                self.wire.send(answer::request_headers(None)).await?;
+                let message = self.wire.next().await?;
+                match message.part {
+                    Part::RequestBody(body) => Ok(Shown::Whole(!body.end_of_stream)),
+                    Part::RequestTrailers(_) => Ok(Shown::Trailers),
+                    Part::RequestHeaders(_) => {
+                        Err(End::wrong("expected the body, found another head").into())
+                    }
+                    _ => {
+                        self.wire.put_back(message);
+                        Err(NotHeld::Answered)
+                    }
+                }
+            }
+            BodyMode::Grpc => Err(End::unsupported(
+                "request_body_mode is GRPC; use FULL_DUPLEX_STREAMED, BUFFERED or NONE",
+            )
+            .into()),
+            BodyMode::None | BodyMode::Streamed | BodyMode::BufferedPartial => Ok(Shown::Nothing),
+        }
+    }
+
+    async fn send(&self, shown: Shown, pick: &Pick) -> Result<(), End> {
+        let first = match &shown {
+            Shown::Nothing | Shown::Held(_) => answer::request_headers(Some(pick)),
+            Shown::Whole(_) => answer::request_body(pick),
+            Shown::Trailers => answer::request_trailers(pick),
+        };
+        self.wire.send(first).await?;
+        let Shown::Held(held) = shown else {
+            return Ok(());
+        };
+        for part in held.parts {
+            let answer = Answer::RequestBody(answer::body(part, true));
+            self.wire.send(answer::plain(answer)).await?;
+        }
+        if held.trailers {
+            let answer = Answer::RequestTrailers(TrailersResponse {});
+            self.wire.send(answer::plain(answer)).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn acquire(
+    function: &Arc<Function>,
+    wait: Option<std::time::Duration>,
+    subset: Option<Subset>,
+) -> Result<Grant, Refusal> {
+    match subset {
+        Some(subset) => {
+            let eligible = |address| subset.contains(address);
+            function.acquire_among(wait, eligible).await
+        }
+        None => function.acquire(wait).await,
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests of the endpoint picker with a data plane that sends messages as told.
+
+mod bodies;
+mod data_plane;
+mod endings;
+mod health;
+mod hostile;
+mod picking;
+mod refusals;
