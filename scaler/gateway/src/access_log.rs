@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hyper::{Method, Request, StatusCode};
 
+use crate::client_address::ClientAddress;
 use crate::function::FunctionName;
-use crate::proxy::Problem;
-use crate::server::ClientAddress;
+use crate::problem::Problem;
 
 /// Longest part of a path that is logged, in bytes.
 const PATH: usize = 256;

@@ -36,6 +36,7 @@
 
 mod access_log;
 pub mod cli;
+pub mod client_address;
 mod cluster;
 pub mod config;
 pub mod function;
@@ -44,6 +45,7 @@ mod metrics;
 mod pages;
 pub mod picker;
 pub mod pool;
+pub mod problem;
 pub mod proxy;
 pub mod routes;
 pub mod run;

@@ -13,7 +13,7 @@ use tetris_service_kit::metrics::encode;
 
 use crate::function::FunctionName;
 use crate::loads::Recent;
-use crate::proxy::Problem;
+use crate::problem::Problem;
 use crate::routes::Routes;
 
 /// Upper bounds of the histograms, in seconds.

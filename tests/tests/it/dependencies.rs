@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 27] = [
+const MAY: [(&str, &[&str]); 28] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (

@@ -11,8 +11,9 @@ use super::wire::{
     HeaderValue, HeaderValueOption, HeadersResponse, HttpBody, HttpStatus, ImmediateResponse, Kind,
     ProcessingResponse, Struct, TrailersResponse, Value,
 };
+use crate::problem::Problem;
+use crate::proxy::WAIT;
 use crate::proxy::answer::{Dialect, grpc_status};
-use crate::proxy::{Problem, WAIT};
 
 /// The instance of a request, and the path that it gets, if that is another one.
 #[derive(Clone, Debug, PartialEq, Eq)]

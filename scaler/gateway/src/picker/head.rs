@@ -5,7 +5,8 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode, Version};
 
 use super::wire::HttpHeaders;
-use crate::proxy::{Problem, headers};
+use crate::problem::Problem;
+use crate::proxy::headers;
 
 /// Reads the head of a request.
 pub(super) fn request(head: &HttpHeaders) -> Result<Request<()>, Problem> {

@@ -4,7 +4,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::inbound::{End, Wire};
 use super::wire::{HttpBody, Part};
-use crate::proxy::{Bodies, Problem};
+use crate::problem::Problem;
+use crate::proxy::Bodies;
 
 /// A body as it came.
 #[derive(Debug, Default)]

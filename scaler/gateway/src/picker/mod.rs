@@ -25,9 +25,11 @@ pub mod health;
 mod held;
 mod inbound;
 mod metadata;
+mod parts;
 mod serve;
 mod services;
 mod stream;
 pub mod wire;
 
-pub(crate) use serve::{Picker, listen, serve};
+pub(crate) use parts::Picker;
+pub(crate) use serve::{listen, serve};

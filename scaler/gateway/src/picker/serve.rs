@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tetris_service_kit::http::ListenError;
@@ -14,13 +13,12 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::health::Checks;
+use super::parts::Picker;
 use super::services::external_processor_server::{ExternalProcessor, ExternalProcessorServer};
 use super::services::health_server::HealthServer;
 use super::stream;
 use super::wire::{ProcessingRequest, ProcessingResponse};
 use crate::config::{Limits, Timeouts};
-use crate::metrics::Metrics;
-use crate::proxy::Proxy;
 
 /// Size of a message beside a body: a head of 60 KiB, which is Envoy's limit, with metadata.
 const HEAD_BYTES: usize = 1 << 20;
@@ -44,24 +42,6 @@ pub(crate) async fn listen(
             .await
             .map(Some),
         None => Ok(None),
-    }
-}
-
-/// Parts that picks need.
-#[derive(Clone, Debug)]
-pub(crate) struct Picker {
-    pub(super) proxy: Proxy,
-    pub(super) metrics: Arc<Metrics>,
-    ready: Arc<AtomicBool>,
-}
-
-impl Picker {
-    pub(crate) const fn new(proxy: Proxy, metrics: Arc<Metrics>, ready: Arc<AtomicBool>) -> Self {
-        Self {
-            proxy,
-            metrics,
-            ready,
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::head;
 use super::held::{self, Held, NotHeld};
 use super::inbound::{End, Wire};
 use super::metadata::Subset;
-use super::serve::Picker;
+use super::parts::Picker;
 use super::wire::{
     Answer, BodyMode, HttpHeaders, Part, ProcessingRequest, ProcessingResponse, TrailersResponse,
 };

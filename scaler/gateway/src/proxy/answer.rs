@@ -1,7 +1,6 @@
 //! Answers of the gateway's own, in the form that the client's protocol has for errors.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
@@ -9,49 +8,7 @@ use serde_json::json;
 
 use super::{ResponseBody, is_grpc};
 use crate::function::{FunctionName, Refusal};
-
-/// The reason a request is not answered by an instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// HTTP status.
-    pub status: StatusCode,
-    /// Name of the reason, for metrics and the access log.
-    pub reason: &'static str,
-    /// Message for the client.
-    pub message: String,
-    /// Time after which the client may try again.
-    pub retry_after: Option<Duration>,
-}
-
-impl Problem {
-    pub(crate) const fn new(status: StatusCode, reason: &'static str, message: String) -> Self {
-        Self {
-            status,
-            reason,
-            message,
-            retry_after: None,
-        }
-    }
-
-    pub(crate) const fn unavailable(
-        reason: &'static str,
-        message: String,
-        retry_after: Duration,
-    ) -> Self {
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            reason,
-            message,
-            retry_after: Some(retry_after),
-        }
-    }
-
-    /// Value of `Retry-After`, in seconds.
-    pub(crate) fn retry_seconds(&self) -> Option<u64> {
-        let after = self.retry_after?;
-        Some(u64::try_from(after.as_millis().div_ceil(1_000).max(1)).unwrap_or(u64::MAX))
-    }
-}
+use crate::problem::Problem;
 
 /// Returns the problem of a request that got no instance.
 pub(crate) fn refused(function: &FunctionName, refusal: &Refusal) -> Problem {
@@ -178,6 +135,8 @@ fn percent_encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn request(path: &str, kind: &str, version: hyper::Version) -> Request<()> {

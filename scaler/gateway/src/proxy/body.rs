@@ -10,7 +10,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::http::request::Parts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Problem;
+use crate::problem::Problem;
 
 /// Bytes of one permit of the budget.
 const UNIT: usize = 4 << 10;

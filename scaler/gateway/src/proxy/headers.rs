@@ -11,9 +11,10 @@ use hyper::http::request::Parts;
 use hyper::http::uri::{Authority, PathAndQuery};
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 
-use super::{Problem, ResponseBody, WAIT, is_grpc};
+use super::{ResponseBody, WAIT, is_grpc};
+use crate::client_address::ClientAddress;
 use crate::pool::RequestBody;
-use crate::server::ClientAddress;
+use crate::problem::Problem;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Headers of one connection (RFC 9110 7.6.1), besides those that `Connection` names.

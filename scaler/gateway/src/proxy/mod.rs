@@ -17,14 +17,14 @@ use hyper::{Request, Response, StatusCode, Version};
 use tokio::sync::Semaphore;
 
 use crate::access_log::Entry;
+use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 use crate::function::{Function, Grant};
 use crate::metrics::{Dispatch, Metrics};
 use crate::pool::SendError;
+use crate::problem::Problem;
 use crate::routes::Routes;
-use crate::server::ClientAddress;
 
-pub use answer::Problem;
 use answer::{Dialect, refused};
 pub(crate) use body::Bodies;
 use response_body::Ending;

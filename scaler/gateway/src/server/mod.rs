@@ -20,6 +20,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 use crate::proxy::{Proxy, ResponseBody};
 
@@ -32,10 +33,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const SETTLE: Duration = Duration::from_millis(200);
 /// Interval in which the gateway looks whether an HTTP/2 client is still there.
 const PING: Duration = Duration::from_secs(30);
-
-/// Address of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientAddress(pub SocketAddr);
 
 /// Parts that all threads of the server share.
 #[derive(Clone, Debug)]
