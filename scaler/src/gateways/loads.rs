@@ -264,7 +264,9 @@ impl State {
             return Some(LoadError::NoGateway);
         }
         if let Some(silent) = ready.clone().find(|one| one.is_silent(now_ms)) {
-            return Some(LoadError::GatewaySilent(silent.silence()));
+            return Some(LoadError::GatewaySilent {
+                problem: silent.silence().to_string(),
+            });
         }
         let (_, known_ms) = self.counted(now_ms);
         // Another gateway has little to count when it becomes ready, unlike the ones at the start.

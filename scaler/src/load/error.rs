@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use tetris_service_kit::tls_roots::RootsError;
 use thiserror::Error;
 
-use crate::gateways::GatewayError;
-
 /// The reason a load is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -68,8 +66,11 @@ pub enum LoadError {
     )]
     NoGateway,
     /// A ready gateway that has not answered for a time.
-    #[error("{0}; its last answer is too old")]
-    GatewaySilent(GatewayError),
+    #[error("{problem}; its last answer is too old")]
+    GatewaySilent {
+        /// The gateway, and the reason.
+        problem: String,
+    },
     /// A function that no gateway knows.
     #[error(
         "no gateway lists the function; see in the log of the gateways why they do not know it"
@@ -94,7 +95,7 @@ impl LoadError {
             Self::NotALatency { .. } => "load_not_a_latency",
             Self::Kind { .. } => "load_kind",
             Self::NoGateway => "load_no_gateway",
-            Self::GatewaySilent(_) => "load_gateway_silent",
+            Self::GatewaySilent { .. } => "load_gateway_silent",
             Self::NotListed => "load_not_listed",
             Self::NoRequests => "load_no_requests",
         }
@@ -113,7 +114,7 @@ impl LoadError {
             Self::NotALatency { .. } => "NotALatency",
             Self::Kind { .. } => "WrongKind",
             Self::NoGateway => "NoGateway",
-            Self::GatewaySilent(_) => "GatewaySilent",
+            Self::GatewaySilent { .. } => "GatewaySilent",
             Self::NotListed => "NotListed",
             Self::NoRequests => "NoRequests",
         }

@@ -12,8 +12,8 @@ use tetris_scaler_core::Rate;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::loads::Answers;
+use super::parts::{LEAST, Operator};
 use super::records::{FunctionRecord, PodRecord};
-use super::run::{LEAST, Operator};
 use super::shared::Shared;
 use crate::gateways::{Gateway, GatewayError, GatewayReading, PORT, Page};
 use crate::load::LoadError;

@@ -39,6 +39,7 @@ mod names;
 mod node_views;
 pub mod observed;
 pub mod outage;
+mod parts;
 pub mod placing;
 pub mod plan;
 pub mod prepare;
