@@ -4,10 +4,12 @@ use std::process::Command;
 
 use hyper::StatusCode;
 use tetris_gateway::config::Config;
+use tetris_gateway::picker::wire::BodyMode;
 
 use crate::client::ask;
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
+use crate::picker::data_plane::{Stream, head, response, served};
 use crate::{exit_codes_page, metrics_page};
 
 #[tokio::test]
@@ -23,6 +25,14 @@ async fn the_page_of_metrics_has_every_metric() {
     }
     let refused = ask(gateway.address, "none").await.status;
     assert_eq!(refused, StatusCode::TOO_MANY_REQUESTS);
+    // A pick whose request was served by another instance, and a refused one.
+    let open = || Stream::open(gateway.picker, BodyMode::None, BodyMode::None);
+    let mut stream = open().await;
+    stream.picked("/functions/embed/").await;
+    let elsewhere = served(([127, 0, 0, 1], 1).into());
+    stream.send_with(response("200", true), Some(elsewhere)).await;
+    stream.answer().await;
+    open().await.refused(head("/functions/none/", true), None).await;
     metrics_page::check("tetris-gateway", &gateway.page("/metrics").await);
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the endpoint picker with a data plane that sends messages as told.
 
 mod bodies;
-mod data_plane;
+pub mod data_plane;
 mod endings;
 mod health;
 mod hostile;
