@@ -6,12 +6,13 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 22] = [
+pub const RENDERED: [(&str, &str); 23] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
     ("extender", "overlays/extender"),
     ("gateway", "overlays/gateway"),
+    ("endpoint-picker", "overlays/endpoint-picker"),
     ("dedicated", "overlays/dedicated"),
     ("gpu", "overlays/gpu"),
     ("development", "overlays/development"),
@@ -32,12 +33,13 @@ pub const RENDERED: [(&str, &str); 22] = [
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 12] = [
+pub const INSTALLS: [&str; 13] = [
     "node",
     "webhook",
     "scaler",
     "extender",
     "gateway",
+    "endpoint-picker",
     "dedicated",
     "gpu",
     "development",
@@ -51,16 +53,17 @@ pub const INSTALLS: [&str; 12] = [
 pub const WITH_WEBHOOK: [&str; 3] = ["webhook", "cluster-older", "cluster-webhook"];
 
 /// Those of them that install the scaler.
-pub const WITH_SCALER: [&str; 5] = [
+pub const WITH_SCALER: [&str; 6] = [
     "scaler",
     "extender",
     "gateway",
+    "endpoint-picker",
     "cluster-scaler",
     "cluster-older",
 ];
 
 /// Those of them that install the gateway.
-pub const WITH_GATEWAY: [&str; 1] = ["gateway"];
+pub const WITH_GATEWAY: [&str; 2] = ["gateway", "endpoint-picker"];
 
 /// Those whose pods any namespace may have (Pod Security "restricted").
 pub const RESTRICTED: [&str; 7] = [
