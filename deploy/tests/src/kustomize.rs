@@ -6,12 +6,13 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 24] = [
+pub const RENDERED: [(&str, &str); 25] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
     ("extender", "overlays/extender"),
     ("gateway", "overlays/gateway"),
+    ("endpoint-picker", "overlays/endpoint-picker"),
     ("dedicated", "overlays/dedicated"),
     ("gpu", "overlays/gpu"),
     ("development", "overlays/development"),
@@ -34,12 +35,13 @@ pub const RENDERED: [(&str, &str); 24] = [
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 13] = [
+pub const INSTALLS: [&str; 14] = [
     "node",
     "webhook",
     "scaler",
     "extender",
     "gateway",
+    "endpoint-picker",
     "dedicated",
     "gpu",
     "development",
@@ -54,17 +56,18 @@ pub const INSTALLS: [&str; 13] = [
 pub const WITH_WEBHOOK: [&str; 3] = ["webhook", "cluster-older", "cluster-webhook"];
 
 /// Those of them that install the scaler.
-pub const WITH_SCALER: [&str; 6] = [
+pub const WITH_SCALER: [&str; 7] = [
     "scaler",
     "extender",
     "gateway",
+    "endpoint-picker",
     "cluster-scaler",
     "cluster-gateway",
     "cluster-older",
 ];
 
 /// Those of them that install the gateway.
-pub const WITH_GATEWAY: [&str; 2] = ["gateway", "cluster-gateway"];
+pub const WITH_GATEWAY: [&str; 3] = ["gateway", "endpoint-picker", "cluster-gateway"];
 
 /// Those whose pods any namespace may have (Pod Security "restricted").
 pub const RESTRICTED: [&str; 7] = [

@@ -7,6 +7,7 @@ use tetris_scaler::gateways::PORT;
 use tetris_scaler::labels;
 
 const NAME: &str = "tetris-gateway";
+const PICKER: &str = "endpoint-picker";
 
 fn container(objects: &Objects) -> &Value {
     let deployment = objects.one("Deployment", NAME);
@@ -36,14 +37,19 @@ fn ports_are_those_that_it_listens_on_and_clients_come_by_port_80() {
     for name in WITH_GATEWAY {
         let objects = Objects::golden(name);
         let container = container(&objects);
-        let expected = [
+        let mut expected = vec![
             ("http".to_owned(), listened(container, "--listen").unwrap()),
             (
                 "metrics".to_owned(),
                 listened(container, "--metrics-listen").unwrap(),
             ),
         ];
-        let served = [("http".to_owned(), 80)];
+        let mut served = vec![("http".to_owned(), 80)];
+        if name == PICKER {
+            let port = listened(container, "--picker-listen").unwrap();
+            expected.push(("picker".to_owned(), port));
+            served.push(("picker".to_owned(), port));
+        }
         assert_eq!(ports(&container["ports"], "containerPort"), expected);
         let service = objects.one("Service", NAME);
         assert_eq!(ports(&service["spec"]["ports"], "port"), served, "{name}");
@@ -89,6 +95,28 @@ fn the_operator_finds_the_gateways_and_reaches_their_loads() {
         let rule = &outwards["spec"]["egress"][0];
         assert_eq!(rule["to"][0]["podSelector"], deployment["spec"]["selector"]);
         assert_eq!(rule["ports"][0]["port"], u64::from(PORT));
+    }
+}
+
+/// Whoever reaches it learns the instances of all functions: it has no authentication.
+#[test]
+fn the_picker_is_served_on_request_and_to_one_namespace() {
+    for name in WITH_GATEWAY {
+        let objects = Objects::golden(name);
+        let policy = objects.one("NetworkPolicy", NAME);
+        let rules = list(&policy["spec"]["ingress"]).iter();
+        let rules: Vec<_> = rules
+            .filter(|rule| rule["ports"][0]["port"] == "picker")
+            .collect();
+        assert_eq!(rules.len(), usize::from(name == PICKER), "{name}");
+        for rule in rules {
+            let from = list(&rule["from"]);
+            assert_eq!(from.len(), 1);
+            let namespace = &from[0]["namespaceSelector"]["matchLabels"];
+            assert_eq!(pairs(namespace).len(), 1);
+        }
+        let is_served = listened(container(&objects), "--picker-listen").is_some();
+        assert_eq!(is_served, name == PICKER);
     }
 }
 

@@ -30,9 +30,14 @@ async fn the_page_of_metrics_has_every_metric() {
     let mut stream = open().await;
     stream.picked("/functions/embed/").await;
     let elsewhere = served(([127, 0, 0, 1], 1).into());
-    stream.send_with(response("200", true), Some(elsewhere)).await;
+    stream
+        .send_with(response("200", true), Some(elsewhere))
+        .await;
     stream.answer().await;
-    open().await.refused(head("/functions/none/", true), None).await;
+    open()
+        .await
+        .refused(head("/functions/none/", true), None)
+        .await;
     metrics_page::check("tetris-gateway", &gateway.page("/metrics").await);
 }
 
