@@ -98,7 +98,7 @@ fn the_operator_finds_the_gateways_and_reaches_their_loads() {
     }
 }
 
-/// Whoever reaches it learns the instances of all functions: it has no authentication.
+/// A client that reaches it learns the instances of all functions: it has no authentication.
 #[test]
 fn the_picker_is_served_on_request_and_to_one_namespace() {
     for name in WITH_GATEWAY {
