@@ -7,8 +7,8 @@ use crate::instance::Instance;
 use crate::rules::Rules;
 use crate::waiting::Request;
 
-/// Returns the instance for `request` among those with room that it may go to. An instance that could not be reached
-/// for it comes last; then one that is too slow for its deadline. A batch that waits for requests
+/// Returns the instance for `request` among those with room that it may go to. An instance that
+/// could not be reached for it comes last; then one that is too slow for its deadline. A batch that waits for requests
 /// comes before an instance that would start another one: both results come in time, and full
 /// batches leave more capacity. At the end, the least outstanding requests for the capacity count.
 pub(crate) fn choose(

@@ -148,10 +148,7 @@ impl Dispatcher {
         let starts =
             known.any(|(id, one)| among.contains(id) && one.free(now_us, &self.rules, waiting) > 0);
         if waiting >= self.rules.queue && !starts {
-            let retry_us = self
-                .work_off_us(now_us, waiting as u64 / 2)
-                .unwrap_or(RETRY_US);
-            return Err(Rejection::Full { waiting, retry_us });
+            return Err(self.full(now_us));
         }
         let wait_us = wait_us.map_or(self.rules.wait_us, |own| own.min(self.rules.wait_us));
         self.push(now_us, id, wait_us, Some(Arc::new(among)));
@@ -373,10 +370,7 @@ impl Dispatcher {
         let waiting = self.waiting.len();
         let starts = self.starts(now_us);
         if waiting >= self.rules.queue && !starts {
-            let retry_us = self
-                .work_off_us(now_us, waiting as u64 / 2)
-                .unwrap_or(RETRY_US);
-            return Err(Rejection::Full { waiting, retry_us });
+            return Err(self.full(now_us));
         }
         if wait_us == u64::MAX && !self.rules.reject_late {
             return Ok(());
@@ -393,6 +387,14 @@ impl Dispatcher {
             return Err(too_late(result_us, slo_us));
         }
         Ok(())
+    }
+
+    /// The refusal of a request by a full queue.
+    fn full(&self, now_us: u64) -> Rejection {
+        let waiting = self.waiting.len();
+        let half_us = self.work_off_us(now_us, waiting as u64 / 2);
+        let retry_us = half_us.unwrap_or(RETRY_US);
+        Rejection::Full { waiting, retry_us }
     }
 
     /// Estimated time that a new request waits, and the least time until its result after that, in

@@ -146,10 +146,6 @@ impl Recent {
     }
 
     fn of(&mut self, function: &FunctionName) -> &mut OfFunction {
-        // The name is copied for the first request alone.
-        if !self.0.contains_key(function) {
-            self.0.insert(function.clone(), OfFunction::default());
-        }
         self.0.entry(function.clone()).or_default()
     }
 }

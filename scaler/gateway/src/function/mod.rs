@@ -99,7 +99,7 @@ impl Function {
     ///
     /// # Errors
     ///
-    /// Fails if the queue is full, the wait would be or was too long, or the function is gone.
+    /// Fails if the queue is full, or the wait would be or was too long.
     pub async fn acquire(self: &Arc<Self>, wait: Option<Duration>) -> Result<Grant, Refusal> {
         let (id, waiting) = {
             let now_us = self.now_us();
