@@ -42,6 +42,20 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             "hostile-record",
             changed("/state/stores/s/models", json!({"ma\u{7f}nifest-0": {}})),
         ),
+        (
+            "hostile-digest",
+            changed(
+                "/state/stores/s/models",
+                json!({(format!("manifest-{}\u{7f}", "0".repeat(63))): {}}),
+            ),
+        ),
+        (
+            "hostile-field",
+            changed(
+                &of_model("idle"),
+                json!({"b\u{7f}ins": [], "out_of_bounds": 0}),
+            ),
+        ),
         ("hostile-negative", changed(&of_model("seen_ms"), json!(-1))),
         (
             "hostile-bin",

@@ -11,7 +11,7 @@ pub struct Digest(pub [u8; 32]);
 
 /// Text is not 64 lowercase hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("expected 64 lowercase hexadecimal digits, found `{0}`")]
+#[error("expected 64 lowercase hexadecimal digits, found `{}`", .0.escape_debug())]
 pub struct ParseDigestError(String);
 
 impl Digest {

@@ -51,7 +51,7 @@ pub enum PersistedStateError {
     #[error(transparent)]
     Read(#[from] IoError),
     /// The content is not persisted state.
-    #[error("kept state `{}` is damaged: {source}; it is left out and will be replaced", path.display())]
+    #[error("kept state `{}` is damaged: {}; it is left out and will be replaced", path.display(), printable(source))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -66,6 +66,19 @@ pub enum PersistedStateError {
         /// The version.
         found: u32,
     },
+}
+
+/// The parser's message on one line: it shows names of fields as the file has them.
+fn printable(error: &serde_json::Error) -> String {
+    let mut text = String::new();
+    for character in error.to_string().chars() {
+        if character.is_control() {
+            text.extend(character.escape_debug());
+        } else {
+            text.push(character);
+        }
+    }
+    text
 }
 
 #[derive(Deserialize)]
