@@ -294,8 +294,9 @@ def assert_one_copy(name: str, figures: Figures) -> None:
     slower, faster = sorted(figures.stock_speeds)
     print(
         f"\n{name}: {copies:.3f} copies of {figures.copy / 1e6:.0f} MB in {REPLICAS} engines. "
-        f"Over stock's: time of the weights in the first {first:.2f}, in the others {min(others):.3f} to "
-        f"{max(others):.3f} of {stock['weight_seconds']:.2f} s; tokens per second of processor time "
+        f"Over stock's: time of the weights in the first {first:.2f}, in the others {median(others):.3f} "
+        f"({min(others):.3f} to {max(others):.3f}) of {stock['weight_seconds']:.2f} s; "
+        f"tokens per second of processor time "
         f"{figures.speed / faster:.3f} (another engine of stock's: {slower / faster:.3f})"
     )
     for said in figures.said:

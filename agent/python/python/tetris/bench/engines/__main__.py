@@ -46,7 +46,8 @@ NOTES = (
     "llama.cpp runs on the mapped file and makes nothing of it: the time of its weights has no limit. Each of its "
     "replicas has a copy of the file, since the page cache would share one. Through the store each replica reads its "
     "copy once, to know its content.",
-    "With share_module_ each process makes its weights and hashes them: it saves memory, and no time.",
+    "With share_module_ each process makes its weights and hashes them: it saves memory, and no time: that of the "
+    "weights has no limit.",
 )
 
 

@@ -138,7 +138,7 @@ def measure(engine: Engine, options: Options, progress: Progress) -> dict[str, A
                         ways[way]["groups"].append(group.measure())
         for way, speeds in _side_by_side(bench, replicas, order).items():
             ways[way]["per_second"] = speeds
-    return figures.of(options.replicas, ways, has_time_limit=not engine.maps_file)
+    return figures.of(options.replicas, ways, has_time_limit=engine.saves_time)
 
 
 def shuffled(names: Iterable[str], order: random.Random) -> list[str]:

@@ -29,8 +29,10 @@ class Engine:
     writer: str = "models"
     """Module of this package that writes its models."""
     maps_file: bool = False
-    """True if it runs on its file as it is mapped, and makes nothing of it: there is no limit for the time of the
-    weights. The page cache would share one file, so each replica has a copy."""
+    """True if it runs on its file as it is mapped, and makes nothing of it. The page cache would share one file, so
+    each replica has a copy."""
+    saves_time: bool = True
+    """True if the next replicas have less to do through the store; else the time of the weights has no limit."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of its replicas."""
 
@@ -60,6 +62,7 @@ ENGINES: tuple[Engine, ...] = (
         ("torch", "safetensors"),
         "inferences/s",
         _ways("load_state_dict, module.to(bfloat16)", "the same, then tetris.torch.share_module_(module)"),
+        saves_time=False,
     ),
     Engine(
         "layout",
@@ -95,6 +98,7 @@ ENGINES: tuple[Engine, ...] = (
         keeps_caches=True,
         writer="gguf_models",
         maps_file=True,
+        saves_time=False,
     ),
 )
 
