@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +111,11 @@ def test_help_says_units() -> None:
         assert part in done.stdout
 
 
-def test_an_empty_model_differs_in_its_width_alone(tmp_path: Path) -> None:
+def test_an_empty_model_differs_in_its_inner_layers_alone(tmp_path: Path) -> None:
     shape = Shape.of(2, 256)
     write(tmp_path / "empty", shape.empty(), 1)
     found = of_folder(tmp_path / "empty")
-    assert (found.layers, found.heads) == (shape.layers, shape.heads) and found.width < shape.width
+    assert found.inner < shape.inner and replace(found, inner=shape.inner) == shape
 
 
 def test_models_of_one_seed_are_the_same(tmp_path: Path) -> None:

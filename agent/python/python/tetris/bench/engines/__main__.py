@@ -35,8 +35,8 @@ NOTES = (
     "Memory is the sum of the replicas' anonymous and shared memory, page tables and mapped pages of the model's "
     "files, proportional where several map a page, with the store's pages that nobody maps, minus the same of as many "
     "empty engines, in copies of the weights that one replica runs on. An empty engine is the same process before: it "
-    "has worked on an empty model (of the same layers, 64 wide), and dropped it. Of vLLM, which keeps caches, it is "
-    "another process that runs on the empty model, with the same heads; its weights are left out on both sides.",
+    "has worked on an empty model (the same but for inner layers of 64), and dropped it. Of vLLM and llama.cpp, which "
+    "keep caches, it is another process that runs on the empty model; its weights are left out on both sides.",
     "Unmapped: objects of the store that no replica maps, such as the float32 weights of which others were cast. They "
     "are part of the memory; the store gives them up when it needs room, or when its reclaimer says so.",
     "Time of weights is that of the load without that of making the model's modules. The first replica fills an empty "

@@ -1,7 +1,7 @@
 """Synthetic models, the same for the same seed: `python -m tetris.bench.engines.models FOLDER SHAPE SEED`.
 
-An *empty* model has the same layers, heads and vocabulary, and hardly any weights: an engine on it has the caches and
-buffers of one on the whole model.
+An *empty* model has hardly any weights in the inner part of its layers, and the rest as the whole one has it: an engine
+on it has the caches and buffers of one on the whole model.
 """
 
 import json
@@ -18,8 +18,8 @@ VOCABULARY = 4096
 """Tokens of the Llama."""
 CONTEXT = 512
 """Longest text in tokens."""
-EMPTY_WIDTH = 64
-"""Width of an empty model."""
+EMPTY_INNER = 64
+"""Width of an empty model's inner layers."""
 FILE = "model.safetensors"
 
 
@@ -40,8 +40,8 @@ class Shape:
         return cls(layers, width, 11 * width // 4, width // HEAD)
 
     def empty(self) -> "Shape":
-        """The same without most of its weights."""
-        return Shape(self.layers, EMPTY_WIDTH, EMPTY_WIDTH, self.heads)
+        """The same without most of its weights. Its layers are as wide, so an engine has the same buffers for them."""
+        return Shape(self.layers, self.width, EMPTY_INNER, self.heads)
 
     def matrices(self) -> Iterator[tuple[str, int, int]]:
         """Name, outputs and inputs of each matrix of a layer."""
