@@ -1,5 +1,6 @@
 //! A function at zero behind the gateway: its first request is answered, a step of load starts more
-//! instances, no request fails, and at the end it is at zero again.
+//! instances, gateways and instances are replaced under load, no request fails, and at the end it is
+//! at zero again.
 
 use std::io::Write as _;
 
@@ -16,41 +17,63 @@ use crate::cluster::install::{
 
 const NAMESPACE: &str = "tetris-e2e-gateway";
 const IMAGE: &str = "TETRIS_IMAGE_PYTHON";
-/// Asks at fixed rates, each for a time, and prints the number of answers by status and the slowest
-/// first answer, as JSON.
+/// Asks at fixed rates, each for a time, or until it is told to end where that is 0. Prints the number of
+/// requests, of answers by status, and of connections that a gateway closed before a request was sent whole
+/// on them or answered (HTTP/1.1 permits that between two requests: the request goes out again, once), and
+/// the seconds of a single first answer, as JSON.
 const CLIENT: &str = r#"
-import collections, http.client, json, sys, threading, time
+import collections, http.client, json, signal, sys, threading, time
 statuses, firsts, lock = collections.Counter(), [], threading.Lock()
+asked, reopened, over = 0, 0, threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: over.set())
 local = threading.local()
+def exchange(connection):
+    connection.request("POST", "/functions/tetris-e2e-gateway/served/infer", b"{}")
+    return connection.getresponse()
+def opened():
+    local.connection = http.client.HTTPConnection("tetris-gateway.tetris-system", timeout=120)
+    return local.connection
+def answered():
+    global reopened
+    used = getattr(local, "connection", None)
+    if used is not None and used.sock is not None:
+        try:
+            return exchange(used)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            with lock:
+                reopened += 1
+    return exchange(opened())
 def ask(first):
+    global asked
     began = time.monotonic()
     try:
-        connection = getattr(local, "connection", None) or http.client.HTTPConnection("tetris-gateway.tetris-system", timeout=120)
-        local.connection = connection
-        connection.request("POST", "/functions/tetris-e2e-gateway/served/infer", b"{}")
-        response = connection.getresponse()
+        response = answered()
         response.read()
         status = str(response.status)
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         local.connection = None
         status = type(error).__name__
     with lock:
+        asked += 1
         statuses[status] += 1
         if first:
             firsts.append(round(time.monotonic() - began, 3))
 def worker(due, first):
     for at in due:
-        time.sleep(max(0, at - time.monotonic()))
+        if over.wait(max(0, at - time.monotonic())):
+            return
         ask(first)
 for step in sys.argv[1:]:
     rate, seconds = map(int, step.split(":"))
     begin = time.monotonic()
-    due = [begin + number / rate for number in range(max(1, rate * seconds))]
-    count = min(64, len(due))
-    threads = [threading.Thread(target=worker, args=(due[at::count], len(due) == 1)) for at in range(count)]
+    number = max(1, rate * seconds) if seconds else sys.maxsize
+    count = min(64, number)
+    def due(at):
+        return (begin + one / rate for one in range(at, number, count))
+    threads = [threading.Thread(target=worker, args=(due(at), number == 1)) for at in range(count)]
     [one.start() for one in threads]
     [one.join() for one in threads]
-print(json.dumps({"statuses": statuses, "first_seconds": firsts}))
+print(json.dumps({"asked": asked, "statuses": statuses, "reopened": reopened, "first_seconds": firsts}))
 "#;
 
 #[test]
@@ -117,12 +140,100 @@ fn follow(python: &str) -> Result<()> {
         step["statuses"] == json!({"200": 20 * 10 + 200 * 40}),
         "{step}"
     );
+    roll(python)?;
     wait_for("no instances", || {
         let found = replicas()?;
         ensure!(found == 0, "{found}");
         Ok(())
     })?;
     function.remove()
+}
+
+/// Replaces both gateways, and then all instances, while requests go on.
+fn roll(python: &str) -> Result<()> {
+    start_client("rolls", python, &["40:0"])?;
+    wait_for("instances for 40 requests/s", || {
+        let instances = pods("tetris.dev/function=served", NAMESPACE)?;
+        ensure!(!instances.is_empty() && instances.iter().all(is_ready));
+        Ok(())
+    })?;
+    let gateways = || pods("app.kubernetes.io/name=tetris-gateway", SYSTEM);
+    replaced("gateways", gateways, || {
+        let deployment = "deployment/tetris-gateway";
+        Kubectl.run(&["rollout", "restart", "-n", SYSTEM, deployment])
+    })?;
+    let instances = || pods("tetris.dev/function=served", NAMESPACE);
+    replaced("instances", instances, || {
+        let patch =
+            json!({"spec": {"template": {"metadata": {"annotations": {"rolled": "once"}}}}});
+        let function = "inferencefunction/served";
+        Kubectl.run(&[
+            "patch",
+            function,
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            &patch.to_string(),
+        ])
+    })?;
+    let end = "import os, signal; os.kill(1, signal.SIGTERM)";
+    Kubectl.run(&[
+        "exec",
+        "pod/rolls",
+        "-n",
+        NAMESPACE,
+        "--",
+        "python3",
+        "-c",
+        end,
+    ])?;
+    let rolls = result_of("rolls")?;
+    told(&format!(
+        "gateways and instances replaced under load: {rolls}"
+    ));
+    ensure!(rolls["asked"].as_u64() > Some(0), "{rolls}");
+    ensure!(
+        rolls["statuses"] == json!({"200": rolls["asked"]}),
+        "{rolls}"
+    );
+    Ok(())
+}
+
+/// Has all of some pods replaced, and waits until only new ones are there, all ready.
+fn replaced(
+    what: &str,
+    found: impl Fn() -> Result<Vec<Value>>,
+    replace: impl Fn() -> Result<String>,
+) -> Result<()> {
+    let before: Vec<Value> = found()?
+        .iter()
+        .map(|pod| pod["metadata"]["uid"].clone())
+        .collect();
+    replace()?;
+    wait_for(&format!("other {what}"), || {
+        let now = found()?;
+        ensure!(!now.is_empty());
+        for pod in &now {
+            let name = text(&pod["metadata"]["name"]);
+            ensure!(
+                !before.contains(&pod["metadata"]["uid"]),
+                "{name} is still there"
+            );
+            ensure!(is_ready(pod), "{name} is not ready");
+        }
+        Ok(())
+    })
+}
+
+fn pods(selector: &str, namespace: &str) -> Result<Vec<Value>> {
+    let found = Kubectl.json(&["get", "pods", "-n", namespace, "-l", selector])?;
+    Ok(list(&found["items"]).to_vec())
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let mut conditions = list(&pod["status"]["conditions"]).iter();
+    conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
 /// Says a figure, also when the test passes.
