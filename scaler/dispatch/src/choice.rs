@@ -7,6 +7,14 @@ use crate::instance::Instance;
 use crate::rules::Rules;
 use crate::waiting::Request;
 
+/// An instance for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) instance: InstanceId,
+    /// True if its result is expected after the request's deadline.
+    pub(crate) late: bool,
+}
+
 /// Returns the instance for `request` among those with room that it may go to. An instance that
 /// could not be reached for it comes last; then one that is too slow for its deadline. A batch that waits for requests
 /// comes before an instance that would start another one: both results come in time, and full
@@ -17,7 +25,7 @@ pub(crate) fn choose(
     now_us: u64,
     rules: &Rules,
     waiting: usize,
-) -> Option<InstanceId> {
+) -> Option<Choice> {
     let mut best: Option<(InstanceId, &Instance, [bool; 3])> = None;
     for (&id, one) in instances {
         if !request.allows(id) || one.free(now_us, rules, waiting) == 0 {
@@ -35,5 +43,5 @@ pub(crate) fn choose(
             best = Some((id, one, against));
         }
     }
-    best.map(|(id, ..)| id)
+    best.map(|(instance, _, [_, late, _])| Choice { instance, late })
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::capacity::Capacity;
-use crate::choice::choose;
+use crate::choice::{Choice, choose};
 use crate::id::{InstanceId, RequestId};
 use crate::instance::Instance;
 use crate::load::{FunctionLoad, InstanceLoad};
@@ -121,8 +121,9 @@ impl Dispatcher {
         self.check_new(id)?;
         self.advance(now_us);
         let wait_us = wait_us.map_or(self.rules.wait_us, |own| own.min(self.rules.wait_us));
-        if self.rules.reject_late || !self.starts(now_us) {
-            self.admit(now_us, wait_us)?;
+        let starts = self.starts(now_us);
+        if self.rules.reject_late || !starts {
+            self.admit(now_us, wait_us, starts)?;
         }
         self.push(now_us, id, wait_us, None);
         Ok(())
@@ -212,18 +213,44 @@ impl Dispatcher {
     }
 
     /// The first request in the order of deadlines that an instance has room for, with its instance.
-    /// One that may go to some instances alone does not hold up the others.
+    /// One that may go to some instances alone does not hold up the others, and one that would be late
+    /// gives way.
     fn next(&self, now_us: u64) -> Option<(RequestId, InstanceId)> {
         let waiting = self.waiting.len();
         for request in self.waiting.iter() {
-            let id = choose(&self.instances, request, now_us, &self.rules, waiting);
-            if let Some(id) = id {
-                return Some((request.id, id));
+            let choice = choose(&self.instances, request, now_us, &self.rules, waiting);
+            if let Some(Choice { instance, late }) = choice {
+                let other = late.then(|| self.gives_way(request, instance, now_us));
+                return Some((other.flatten().unwrap_or(request.id), instance));
             }
             // Where one that may go to all instances has to wait, no instance has room for anybody.
             request.among.as_ref()?;
         }
         None
+    }
+
+    /// The request that gets `instance` in the place of one that would be late there: the next that is
+    /// in time, or has no time to wait for a faster instance. None, if that one has none either.
+    fn gives_way(&self, request: &Request, instance: InstanceId, now_us: u64) -> Option<RequestId> {
+        if !self.has_time(request, now_us) {
+            return None;
+        }
+        let slow = self.instances.get(&instance)?;
+        let result_us = now_us.saturating_add(slow.estimate_us(now_us));
+        let mut later = self.waiting.due_from(request.deadline_us);
+        let next = later.find(|one| {
+            let gets = || one.deadline_us >= result_us || !self.has_time(one, now_us);
+            one.id != request.id && one.allows(instance) && gets()
+        });
+        next.map(|one| one.id)
+    }
+
+    /// Returns true if an instance could still serve a request in time, once it has room.
+    fn has_time(&self, request: &Request, now_us: u64) -> bool {
+        self.instances.iter().any(|(&id, one)| {
+            let result_us = now_us.saturating_add(one.latency_us());
+            one.is_available() && request.allows(id) && result_us <= request.deadline_us
+        })
     }
 
     /// Ends a dispatched request.
@@ -365,10 +392,10 @@ impl Dispatcher {
         })
     }
 
-    /// Returns the reason one more request is refused.
-    fn admit(&self, now_us: u64, wait_us: u64) -> Result<(), Rejection> {
+    /// Returns the reason one more request is refused. `starts` says that it would get an instance at
+    /// once.
+    fn admit(&self, now_us: u64, wait_us: u64, starts: bool) -> Result<(), Rejection> {
         let waiting = self.waiting.len();
-        let starts = self.starts(now_us);
         if waiting >= self.rules.queue && !starts {
             return Err(self.full(now_us));
         }

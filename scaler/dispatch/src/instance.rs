@@ -167,14 +167,19 @@ impl Instance {
         open.then_some(newest)
     }
 
+    /// Latency of one batch as lately observed, in microseconds.
+    pub(crate) fn latency_us(&self) -> u64 {
+        let latency_us = self.capacity.latency_us;
+        match self.slowdown.permille() {
+            FULL_SHARE => latency_us,
+            permille => latency_us.saturating_mul(permille) / FULL_SHARE,
+        }
+    }
+
     /// Estimated time from now until the result of one more request, in microseconds: the wait for a
     /// thread and for the batch, and the latency as lately observed.
     pub(crate) fn estimate_us(&self, now_us: u64) -> u64 {
-        let latency_us = self.capacity.latency_us;
-        let latency_us = match self.slowdown.permille() {
-            FULL_SHARE => latency_us,
-            permille => latency_us.saturating_mul(permille) / FULL_SHARE,
-        };
+        let latency_us = self.latency_us();
         let turns = self.outstanding / self.capacity.slots().max(1);
         let batch_us = match self.open_batch(now_us) {
             Some(batch) if batch.requests.saturating_add(1) >= self.capacity.batch => 0,

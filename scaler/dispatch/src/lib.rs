@@ -13,15 +13,17 @@
 //!   while a whole one waits, so that the next is full.
 //! - **Choice.** A request joins a batch that waits to be filled, if the result comes within the
 //!   deadline. Otherwise it goes to the instance with the least outstanding requests for its
-//!   capacity.
+//!   capacity. Where a slow instance alone has room, and the first request would be late there, one
+//!   that came later and has the time goes there, and the first waits for a faster one.
 //! - **Health.** An instance that fails is ejected for a time, gets one request on probation, and
 //!   then its share again. One that is slower than profiled gets less. New ones start slowly.
 //! - **Early rejection.** A request is refused at once if it would wait for longer than it may.
 //!
 //! **Guarantees.** No request is lost or dispatched twice. None waits while an instance has room for
 //! it. None waits while one with a later deadline is dispatched, unless it may go to some instances
-//! alone ([`Dispatcher::offer_among`]) and those have no room. No instance has more requests than
-//! its room. Property tests check all of them.
+//! alone ([`Dispatcher::offer_among`]) and those have no room, or would be late on that instance while
+//! a faster one can still serve it in time. No instance has more requests than its room. Property
+//! tests check all of them.
 //!
 //! ```
 //! use tetris_scaler_core::Slo;

@@ -68,6 +68,12 @@ impl Waiting {
         self.by_deadline.values()
     }
 
+    /// Requests by their deadlines, from the first that is due at `deadline_us` or later.
+    pub(crate) fn due_from(&self, deadline_us: u64) -> impl Iterator<Item = &Request> {
+        let range = self.by_deadline.range((deadline_us, 0)..);
+        range.map(|(_, request)| request)
+    }
+
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Request> {
         let place = self.places.remove(&id)?;
         let request = self.by_deadline.remove(&place)?;

@@ -269,3 +269,48 @@ fn a_full_queue_refuses_a_request_whose_instances_have_no_room() {
     assert!(world.offer_among(None, &[2]).is_some(), "it need not wait");
     assert_eq!(world.dispatch().len(), 1);
 }
+
+#[test]
+fn a_request_that_would_be_late_gives_way_while_a_faster_instance_has_time_for_it() {
+    let mut world = World::new(rules(200));
+    world.add(1, capacity(1, 1, 50));
+    world.add(2, capacity(1, 1, 170));
+    offer(&mut world, 3);
+    world.now_us += 40 * MS;
+    offer(&mut world, 1);
+    // The slow instance is free: the third request has 160 ms left, the fourth 200.
+    let slow = world.in_flight.iter().find(|(_, (at, _))| *at == 2);
+    let slow = *slow.unwrap().0;
+    world.complete(slow, Outcome::Served);
+    let dispatches = world.dispatch();
+    assert_eq!(dispatches.len(), 1);
+    assert_eq!((dispatches[0].request.0, dispatches[0].instance.0), (3, 2));
+    // The fast one is free in time.
+    world.now_us += 10 * MS;
+    let fast = *world
+        .in_flight
+        .iter()
+        .find(|(_, (at, _))| *at == 1)
+        .unwrap()
+        .0;
+    world.complete(fast, Outcome::Served);
+    assert_eq!(world.dispatch()[0].request.0, 2);
+}
+
+#[test]
+fn a_request_that_is_late_everywhere_does_not_give_way() {
+    let mut world = World::new(rules(200));
+    world.add(1, capacity(1, 1, 50));
+    world.add(2, capacity(1, 1, 170));
+    offer(&mut world, 3);
+    world.now_us += 160 * MS;
+    offer(&mut world, 1);
+    let slow = *world
+        .in_flight
+        .iter()
+        .find(|(_, (at, _))| *at == 2)
+        .unwrap()
+        .0;
+    world.complete(slow, Outcome::Served);
+    assert_eq!(world.dispatch()[0].request.0, 2, "40 ms are left");
+}

@@ -125,17 +125,42 @@ impl World {
                 .expect("only a waiting request is dispatched, and once");
             assert!(self.allows(request, instance), "it may not go there");
             let others = self.waiting.iter();
-            let earliest = others.filter(|(other, _)| self.allows(**other, instance));
-            let earliest = earliest.map(|(_, &deadline)| deadline).min();
-            assert!(
-                earliest.is_none_or(|other| deadline <= other),
-                "one with an earlier deadline waits, and may go to the same instance"
-            );
+            let earlier = others.filter(|(_, due)| **due < deadline);
+            for (&other, &due) in earlier.filter(|(other, _)| self.allows(**other, instance)) {
+                assert!(
+                    self.has_time(other, due),
+                    "one with an earlier deadline waits, and has no time to wait for a faster instance"
+                );
+                assert!(
+                    self.now_us + self.longest_us(instance) > due,
+                    "one with an earlier deadline waits, and would be in time on the same instance"
+                );
+            }
             assert!(self.instances.contains_key(&instance) && !self.draining.contains(&instance));
             self.in_flight.insert(request, (instance, deadline));
             all.push(dispatch);
         }
         all
+    }
+
+    /// True if an instance can serve a request until it is due.
+    fn has_time(&self, request: u64, due: u64) -> bool {
+        let ready = self.instances.iter();
+        let mut ready = ready.filter(|(id, _)| !self.draining.contains(id));
+        ready.any(|(&id, one)| self.allows(request, id) && self.now_us + one.latency_us <= due)
+    }
+
+    /// Longest time until the result of a request on an instance that has room: it waits for a batch to
+    /// start and for another one to end, and the instance is as slow as it can be.
+    fn longest_us(&self, instance: u64) -> u64 {
+        let one = self.instances[&instance];
+        let slowdown = self
+            .dispatcher
+            .instances()
+            .find(|of| of.instance.0 == instance);
+        let slowdown = slowdown.map_or(1_000, |of| of.slowdown_permille);
+        let latency_us = one.latency_us * slowdown / 1_000;
+        3 * latency_us + one.batch_wait_us
     }
 
     pub fn complete(&mut self, id: u64, outcome: Outcome) {
