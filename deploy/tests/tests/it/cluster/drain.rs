@@ -86,7 +86,8 @@ fn require_uninstalled(node: &Node) -> Result<()> {
     let mounted = node.run(&format!("grep -c ' {STORES} tmpfs ' /proc/mounts; true"))?;
     ensure!(mounted.trim() == "1", "expected one tmpfs, found {mounted}");
     node.run(&format!(
-        "set -e; if [ -d {PYTHON} ]; then umount {PYTHON}/*; rmdir {PYTHON}/* {PYTHON}; fi; \
+        "set -e; if [ -d {PYTHON} ]; then \
+         find {PYTHON} -mindepth 1 -maxdepth 1 -exec umount {{}} \\; -exec rmdir {{}} \\;; rmdir {PYTHON}; fi; \
          umount {STORES}; rmdir {STORES}; rmdir /var/lib/tetris {PLUGIN}"
     ))?;
     Ok(())

@@ -16,7 +16,12 @@ const KINDS: [&str; 2] = [
     "podmonitors.monitoring.coreos.com",
     "prometheusrules.monitoring.coreos.com",
 ];
-const DEPLOYMENTS: [&str; 3] = ["tetris-webhook", "tetris-scaler", "tetris-gates"];
+const DEPLOYMENTS: [&str; 4] = [
+    "tetris-webhook",
+    "tetris-scaler",
+    "tetris-gates",
+    "tetris-gateway",
+];
 
 #[test]
 fn monitors_find_the_metrics_of_each_component() {
@@ -31,8 +36,9 @@ fn monitors_find_the_metrics_of_each_component() {
             image("TETRIS_IMAGE_NODE", "tetris-node"),
             image("TETRIS_IMAGE_SCALER", "tetris-scaler"),
             image("TETRIS_IMAGE_WEBHOOK", "tetris-webhook"),
+            image("TETRIS_IMAGE_GATEWAY", "tetris-gateway"),
         ];
-        let mut install = Objects::rendered("tests/cluster/scaler", &images)?;
+        let mut install = Objects::rendered("tests/cluster/gateway", &images)?;
         let webhook = Objects::rendered("tests/cluster/webhook", &images)?;
         install.0.extend(webhook.0);
         let install = Applied::new("the install", install)?;
