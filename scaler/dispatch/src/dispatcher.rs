@@ -317,6 +317,11 @@ impl Dispatcher {
         self.waiting.first().map(|request| request.arrived_us)
     }
 
+    /// Returns true if this request waits, and no other does.
+    pub fn waits_alone(&self, id: RequestId) -> bool {
+        self.waiting.len() == 1 && self.waiting.contains(id)
+    }
+
     /// Load of the function.
     pub fn load(&self) -> FunctionLoad {
         FunctionLoad {

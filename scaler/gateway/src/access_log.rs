@@ -15,6 +15,12 @@ const PATH: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Entry {
     client: ClientAddress,
+    /// `None` if the log leaves the event out.
+    fields: Option<Box<Fields>>,
+}
+
+#[derive(Debug)]
+struct Fields {
     method: Method,
     path: String,
     function: Option<String>,
@@ -26,18 +32,20 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new<B>(client: ClientAddress, request: &Request<B>) -> Self {
-        let path = request.uri().path();
-        let end = path.floor_char_boundary(PATH);
-        Self {
-            client,
-            method: request.method().clone(),
-            path: path.get(..end).unwrap_or_default().to_owned(),
-            function: None,
-            instance: None,
-            trace: None,
-            reason: None,
-            waited: Duration::ZERO,
-        }
+        let fields = tracing::enabled!(target: "access", tracing::Level::INFO).then(|| {
+            let path = request.uri().path();
+            let end = path.floor_char_boundary(PATH);
+            Box::new(Fields {
+                method: request.method().clone(),
+                path: path.get(..end).unwrap_or_default().to_owned(),
+                function: None,
+                instance: None,
+                trace: None,
+                reason: None,
+                waited: Duration::ZERO,
+            })
+        });
+        Self { client, fields }
     }
 
     pub(crate) const fn client(&self) -> ClientAddress {
@@ -45,35 +53,44 @@ impl Entry {
     }
 
     pub(crate) fn function(&mut self, name: &FunctionName) {
-        self.function = Some(name.to_string());
+        if let Some(fields) = &mut self.fields {
+            fields.function = Some(name.to_string());
+        }
     }
 
     pub(crate) fn instance(&mut self, name: &str, waited: Duration) {
-        self.instance = Some(name.to_owned());
-        self.waited = waited;
+        if let Some(fields) = &mut self.fields {
+            fields.instance = Some(name.to_owned());
+            fields.waited = waited;
+        }
     }
 
     pub(crate) fn trace(&mut self, trace: String) {
-        self.trace = Some(trace);
+        if let Some(fields) = &mut self.fields {
+            fields.trace = Some(trace);
+        }
     }
 
-    pub(crate) const fn problem(&mut self, problem: &Problem) {
-        self.reason = Some(problem.reason);
+    pub(crate) fn problem(&mut self, problem: &Problem) {
+        if let Some(fields) = &mut self.fields {
+            fields.reason = Some(problem.reason);
+        }
     }
 
     /// Writes the event. `took` is the time to the head of the response.
     pub(crate) fn answered(self, status: StatusCode, took: Duration) {
+        let Some(fields) = self.fields else { return };
         tracing::info!(
             target: "access",
             client = %self.client.0.ip(),
-            method = %self.method,
-            path = self.path,
+            method = %fields.method,
+            path = fields.path,
             status = status.as_u16(),
-            function = self.function,
-            instance = self.instance,
-            reason = self.reason,
-            trace = self.trace,
-            wait_us = u64::try_from(self.waited.as_micros()).unwrap_or(u64::MAX),
+            function = fields.function,
+            instance = fields.instance,
+            reason = fields.reason,
+            trace = fields.trace,
+            wait_us = u64::try_from(fields.waited.as_micros()).unwrap_or(u64::MAX),
             head_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             "request"
         );

@@ -137,12 +137,24 @@ struct Part {
 
 impl Recent {
     pub(crate) fn arrived(&mut self, function: &FunctionName) {
-        let of = self.of(function);
+        // Most are known, and need no copy of the name.
+        let of = match self.0.get_mut(function) {
+            Some(of) => of,
+            None => self.of(function),
+        };
         of.requests = of.requests.saturating_add(1);
     }
 
+    /// Counts a latency. A function that is gone may still end requests, and is not counted again.
     pub(crate) fn served(&mut self, function: &FunctionName, latency: Duration) {
-        self.of(function).served(latency, Instant::now());
+        if let Some(of) = self.0.get_mut(function) {
+            of.served(latency, Instant::now());
+        }
+    }
+
+    /// Forgets the functions that are not among `routes`.
+    pub(crate) fn keep(&mut self, routes: &Routes) {
+        self.0.retain(|name, _| routes.has(name));
     }
 
     fn of(&mut self, function: &FunctionName) -> &mut OfFunction {
@@ -209,6 +221,9 @@ impl OfFunction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::Route;
+    use tetris_scaler_core::Slo;
+    use tetris_scaler_dispatch::Rules;
 
     #[test]
     fn percentiles_are_those_of_the_last_minute() {
@@ -232,6 +247,29 @@ mod tests {
         let later = of.latency(begin + PART * 7).unwrap();
         assert!((7.0..7.71).contains(&later.p50_ms), "{later:?}");
         assert_eq!(of.latency(begin + PART * 20), None);
+    }
+
+    #[test]
+    fn functions_that_are_gone_are_forgotten_though_their_requests_still_end() {
+        let name = |name: &str| FunctionName {
+            namespace: String::new(),
+            name: name.to_owned(),
+        };
+        let (stays, gone) = (name("stays"), name("gone"));
+        let mut recent = Recent::default();
+        for function in [&stays, &gone] {
+            recent.arrived(function);
+        }
+        let rules = Rules::new(Slo::try_from_us(1).unwrap());
+        recent.keep(&Routes::new([Route {
+            function: Function::new(stays.clone(), rules),
+            hosts: Vec::new(),
+            models: Vec::new(),
+        }]));
+        recent.served(&gone, Duration::ZERO);
+        recent.served(&stays, Duration::ZERO);
+        assert_eq!(recent.0.keys().collect::<Vec<_>>(), [&stays]);
+        assert_eq!(recent.0[&stays].requests, 1);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!    goes to the instance. OpenAI's clients take it as their base URL.
 //! 2. The host: one that the function names, or `NAME.NAMESPACE` with anything behind it in a
 //!    cluster.
-//! 3. `/v2/models/MODEL/...`: the function that names the model.
+//! 3. `/v2/models/MODEL/...`, or the model in a message of gRPC: the function that names the model.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,6 +68,19 @@ impl Routes {
     /// All functions.
     pub fn functions(&self) -> impl Iterator<Item = &Arc<Function>> {
         self.functions.values()
+    }
+
+    /// Returns true if there is a function of that name.
+    pub(crate) fn has(&self, function: &FunctionName) -> bool {
+        self.functions.contains_key(function)
+    }
+
+    /// Returns the function that names this model.
+    pub(crate) fn find_model(&self, model: &str) -> Option<Target> {
+        Some(Target {
+            function: Arc::clone(self.models.get(model)?),
+            path: None,
+        })
     }
 
     /// Returns the function of a request with this path and host.

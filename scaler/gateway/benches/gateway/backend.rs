@@ -19,6 +19,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::target::Target;
+
 /// Behavior of an instance.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
@@ -74,6 +76,17 @@ impl Backend {
             open,
             _tasks: tasks,
         })
+    }
+
+    pub fn target(&self) -> Target {
+        Target {
+            address: self.address,
+            batch: 1,
+            concurrency: self.work.slots,
+            latency_ms: (self.work.latency.as_millis() as u64).max(1),
+            batch_wait_ms: 0,
+            weight: self.work.slots.min(256),
+        }
     }
 
     /// Lets requests end, or holds them.

@@ -15,7 +15,27 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 /// A request's size is that of a short text's.
-const BODY: &[u8] = br#"{"inputs":[{"name":"text","shape":[1],"datatype":"BYTES","data":["one copy of every tensor, however many processes use it"]}]}"#;
+const TEXT: &[u8] = br#"{"inputs":[{"name":"text","shape":[1],"datatype":"BYTES","data":["one copy of every tensor, however many processes use it"]}]}"#;
+/// Tokens of a text like that.
+const TOKENS: &[u8] = br#"{"inputs":[{"name":"input_ids","shape":[1,12],"datatype":"INT64","data":[101,2028,6100,1997,2296,23435,1010,2174,2116,6194,2224,102]},{"name":"attention_mask","shape":[1,12],"datatype":"INT64","data":[1,1,1,1,1,1,1,1,1,1,1,1]}]}"#;
+
+/// Body of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// For instances that compute nothing.
+    Text,
+    /// For a text encoder without a tokenizer.
+    Tokens,
+}
+
+impl Question {
+    const fn body(self) -> &'static [u8] {
+        match self {
+            Self::Text => TEXT,
+            Self::Tokens => TOKENS,
+        }
+    }
+}
 
 pub type Connection = SendRequest<Full<Bytes>>;
 
@@ -27,12 +47,12 @@ pub async fn connect(address: SocketAddr) -> Result<Connection> {
     Ok(sender)
 }
 
-pub async fn ask(connection: &mut Connection) -> Result<StatusCode> {
+pub async fn ask(connection: &mut Connection, question: Question) -> Result<StatusCode> {
     connection.ready().await?;
     let request = Request::post("/v2/models/m/infer").header("host", "gateway");
     let request = request
         .header("content-type", "application/json")
-        .body(Full::new(Bytes::from_static(BODY)))?;
+        .body(Full::new(Bytes::from_static(question.body())))?;
     let response = connection.send_request(request).await?;
     let status = response.status();
     response.into_body().collect().await?;
@@ -40,7 +60,12 @@ pub async fn ask(connection: &mut Connection) -> Result<StatusCode> {
 }
 
 /// Asks on `count` connections without a pause for a time; returns the number of answers.
-pub async fn closed(address: SocketAddr, count: usize, time: Duration) -> Result<u64> {
+pub async fn closed(
+    address: SocketAddr,
+    count: usize,
+    time: Duration,
+    question: Question,
+) -> Result<u64> {
     let until = Instant::now() + time;
     let mut tasks = JoinSet::new();
     for _ in 0..count {
@@ -48,7 +73,7 @@ pub async fn closed(address: SocketAddr, count: usize, time: Duration) -> Result
             let mut connection = connect(address).await?;
             let mut answers = 0_u64;
             while Instant::now() < until {
-                let status = ask(&mut connection).await?;
+                let status = ask(&mut connection, question).await?;
                 ensure!(status == StatusCode::OK, "status {status}");
                 answers += 1;
             }
@@ -71,15 +96,27 @@ pub enum From {
     Sent,
 }
 
-/// Asks at random times, `rate` a second on average; returns the latency of each request in seconds.
-/// A failure counts as infinite.
-pub async fn open(
-    address: SocketAddr,
-    rate: f64,
-    time: Duration,
-    seed: u64,
-    from: From,
-) -> Result<Vec<f64>> {
+/// Requests at random times.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrivals {
+    /// Number of requests per second, on average.
+    pub rate: f64,
+    pub time: Duration,
+    pub seed: u64,
+    pub from: From,
+    pub question: Question,
+}
+
+/// Asks at random times; returns the latency of each request in seconds, sorted. A failure counts as
+/// infinite.
+pub async fn open(address: SocketAddr, arrivals: Arrivals) -> Result<Vec<f64>> {
+    let Arrivals {
+        rate,
+        time,
+        seed,
+        from,
+        question,
+    } = arrivals;
     let idle: Arc<Mutex<Vec<Connection>>> = Arc::default();
     for _ in 0..32 {
         let connection = connect(address).await?;
@@ -99,7 +136,7 @@ pub async fn open(
                     Some(connection) => connection,
                     None => connect(address).await?,
                 };
-                let status = ask(&mut connection).await?;
+                let status = ask(&mut connection, question).await?;
                 idle.lock().await.push(connection);
                 anyhow::Ok(status)
             };

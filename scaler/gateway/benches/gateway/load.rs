@@ -7,15 +7,19 @@ use tokio::task::JoinSet;
 
 use crate::Settings;
 use crate::backend::{Backend, Work};
-use crate::client::{From, ask, closed, connect, open, percentile};
+use crate::client::{Arrivals, From, Question, ask, closed, connect, open, percentile};
 use crate::proxies::Kind;
+use crate::reference::Instances;
 use crate::report::{Latency, Memory, Missed, Speed};
+use crate::target::Target;
 use crate::usage::{cpu_seconds, resident_mb};
 
 /// Connections of the throughput.
 const BUSY: usize = 64;
 /// Rate of the added latency, in requests per second: far from what any proxy carries.
 const CALM: f64 = 400.0;
+/// Time of the added latency, in times of the throughput.
+const CALM_TIMES: u32 = 3;
 /// Requests at a time of the memory.
 const ACTIVE: usize = 1_000;
 /// Slots of the instances of unequal size, and the time of a request in each.
@@ -39,6 +43,22 @@ async fn quick() -> Result<Vec<Backend>> {
     ])
 }
 
+fn targets(backends: &[Backend]) -> Vec<Target> {
+    backends.iter().map(Backend::target).collect()
+}
+
+/// Few requests, each alone most of the time. More of them than for the throughput, since one in a hundred
+/// counts.
+fn calm(settings: &Settings) -> Arrivals {
+    Arrivals {
+        rate: CALM,
+        time: settings.seconds * CALM_TIMES,
+        seed: SEED,
+        from: From::Sent,
+        question: Question::Text,
+    }
+}
+
 fn latency(sorted: &[f64]) -> Latency {
     Latency {
         p50_us: percentile(sorted, 50.0) * 1e6,
@@ -49,26 +69,17 @@ fn latency(sorted: &[f64]) -> Latency {
 /// Latency without a proxy.
 pub async fn direct(settings: &Settings) -> Result<Latency> {
     let backends = quick().await?;
-    Ok(latency(
-        &open(
-            backends[0].address,
-            CALM,
-            settings.seconds,
-            SEED,
-            From::Sent,
-        )
-        .await?,
-    ))
+    Ok(latency(&open(backends[0].address, calm(settings)).await?))
 }
 
 pub async fn speed(settings: &Settings, kind: Kind) -> Result<Speed> {
     let backends = quick().await?;
-    let proxy = kind.start(settings, &backends).await?;
-    closed(proxy.address, BUSY, Duration::from_secs(1)).await?;
+    let proxy = kind.start(settings, &targets(&backends)).await?;
+    closed(proxy.address, BUSY, Duration::from_secs(1), Question::Text).await?;
     let before = cpu_seconds(proxy.pid())?;
-    let answers = closed(proxy.address, BUSY, settings.seconds).await?;
+    let answers = closed(proxy.address, BUSY, settings.seconds, Question::Text).await?;
     let cpu = cpu_seconds(proxy.pid())? - before;
-    let calm = open(proxy.address, CALM, settings.seconds, SEED, From::Sent).await?;
+    let calm = open(proxy.address, calm(settings)).await?;
     ensure!(
         percentile(&calm, 100.0).is_finite(),
         "{}: requests failed",
@@ -83,14 +94,14 @@ pub async fn speed(settings: &Settings, kind: Kind) -> Result<Speed> {
 
 pub async fn memory(settings: &Settings, kind: Kind) -> Result<Memory> {
     let backends = quick().await?;
-    let proxy = kind.start(settings, &backends).await?;
-    closed(proxy.address, BUSY, Duration::from_secs(1)).await?;
+    let proxy = kind.start(settings, &targets(&backends)).await?;
+    closed(proxy.address, BUSY, Duration::from_secs(1), Question::Text).await?;
     let start_mb = resident_mb(proxy.pid())?;
     let mut idle = Vec::new();
     while idle.len() < settings.idle {
         let mut connection = connect(proxy.address).await?;
         // A connection that was used once, as those of clients are.
-        ask(&mut connection).await?;
+        ask(&mut connection, Question::Text).await?;
         idle.push(connection);
     }
     let idle_mb = resident_mb(proxy.pid())?;
@@ -101,7 +112,7 @@ pub async fn memory(settings: &Settings, kind: Kind) -> Result<Memory> {
     let mut active = JoinSet::new();
     for _ in 0..ACTIVE {
         let mut connection = connect(proxy.address).await?;
-        active.spawn(async move { ask(&mut connection).await });
+        active.spawn(async move { ask(&mut connection, Question::Text).await });
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     let active_mb = resident_mb(proxy.pid())?;
@@ -130,17 +141,50 @@ pub async fn missed(settings: &Settings, kind: Kind) -> Result<Missed> {
             .await?,
         );
     }
-    let proxy = kind.start(settings, &backends).await?;
-    let capacity = SLOTS.iter().sum::<usize>() as f64 / LATENCY.as_secs_f64();
-    let latencies = open(
-        proxy.address,
-        capacity * LOADED,
-        settings.load,
-        SEED,
-        From::Due,
+    let rate = SLOTS.iter().sum::<usize>() as f64 / LATENCY.as_secs_f64();
+    loaded(
+        settings,
+        kind,
+        &targets(&backends),
+        rate,
+        SLO,
+        Question::Text,
     )
-    .await?;
-    let missed = latencies.iter().filter(|latency| **latency > SLO).count();
+    .await
+}
+
+/// The same with reference instances.
+pub async fn missed_at(settings: &Settings, kind: Kind, instances: &Instances) -> Result<Missed> {
+    let (rate, slo) = (instances.rate(), instances.objective());
+    loaded(
+        settings,
+        kind,
+        &instances.targets(),
+        rate,
+        slo.as_secs_f64(),
+        Question::Tokens,
+    )
+    .await
+}
+
+async fn loaded(
+    settings: &Settings,
+    kind: Kind,
+    targets: &[Target],
+    rate: f64,
+    slo: f64,
+    question: Question,
+) -> Result<Missed> {
+    let proxy = kind.start(settings, targets).await?;
+    let arrivals = Arrivals {
+        rate: rate * LOADED,
+        time: settings.load,
+        seed: SEED,
+        from: From::Due,
+        question,
+    };
+    let latencies = open(proxy.address, arrivals).await?;
+    let missed = latencies.iter().filter(|latency| **latency > slo).count();
     Ok(Missed {
         requests: latencies.len(),
         missed,

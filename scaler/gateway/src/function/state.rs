@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tetris_scaler_dispatch::{
-    Dispatcher, FunctionLoad, InstanceId, Outcome, Rejection, RequestId, Rules,
+    Dispatch, Dispatcher, FunctionLoad, InstanceId, Outcome, Rejection, RequestId, Rules,
 };
 use tokio::sync::oneshot;
 
@@ -17,6 +17,15 @@ use crate::pool::Pool;
 pub(super) struct Given {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) waited_us: u64,
+}
+
+/// Wait of a request for an instance.
+#[derive(Debug)]
+pub(super) enum Wait {
+    /// It has one.
+    Over(Given),
+    /// Its sender is dropped when the request expires.
+    For(oneshot::Receiver<Given>),
 }
 
 #[derive(Debug)]
@@ -141,11 +150,22 @@ impl State {
         self.dispatcher.cancel(id);
     }
 
-    /// Registers the task of a waiting request. The sender is dropped when the request expires.
-    pub(super) fn wait(&mut self, id: RequestId) -> oneshot::Receiver<Given> {
+    /// Gives instances to waiting requests, `id` among them.
+    pub(super) fn wait(&mut self, now_us: u64, id: RequestId) -> Wait {
+        // Most requests wait for nothing, and need nobody to tell them.
+        if self.dispatcher.waits_alone(id)
+            && let Some(dispatch) = self.dispatcher.dispatch(now_us)
+        {
+            if let Some(given) = self.given(&dispatch) {
+                return Wait::Over(given);
+            }
+            self.dispatcher.cancel(id);
+            return Wait::For(oneshot::channel().1);
+        }
         let (sender, receiver) = oneshot::channel();
         self.waiters.insert(id, sender);
-        receiver
+        self.pump(now_us);
+        Wait::For(receiver)
     }
 
     /// Returns true if the request waits still.
@@ -159,22 +179,25 @@ impl State {
             self.waiters.remove(&expired);
         }
         while let Some(dispatch) = self.dispatcher.dispatch(now_us) {
-            let endpoint = self.endpoints.get(&dispatch.instance).cloned();
+            let given = self.given(&dispatch);
             let sender = self.waiters.remove(&dispatch.request);
-            let taken = endpoint.zip(sender).is_some_and(|(endpoint, sender)| {
-                let waited_us = dispatch.waited_us;
-                sender
-                    .send(Given {
-                        endpoint,
-                        waited_us,
-                    })
-                    .is_ok()
-            });
+            let taken = given
+                .zip(sender)
+                .is_some_and(|(given, sender)| sender.send(given).is_ok());
             if !taken {
                 // Its client has left, and its task is about to say so.
                 self.dispatcher.cancel(dispatch.request);
             }
         }
+    }
+
+    fn given(&self, dispatch: &Dispatch) -> Option<Given> {
+        let endpoint = Arc::clone(self.endpoints.get(&dispatch.instance)?);
+        let waited_us = dispatch.waited_us;
+        Some(Given {
+            endpoint,
+            waited_us,
+        })
     }
 
     /// Returns true if a timer must be started: requests wait, and none runs.

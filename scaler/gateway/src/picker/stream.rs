@@ -110,11 +110,10 @@ impl Opening<'_> {
             arrival.refused(problem);
         }
         let (shown, grant) = acquired?;
-        metrics.waited(function.name(), grant.waited());
+        arrival.waited(grant.waited());
         metrics.picked(function.name());
         let endpoint = Arc::clone(grant.endpoint());
-        let counted = metrics.dispatched(Dispatch {
-            function: function.name(),
+        let counted = arrival.dispatched(Dispatch {
             configuration: &endpoint.configuration,
             arrived_at,
             sent_at: Instant::now(),

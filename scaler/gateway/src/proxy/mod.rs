@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 mod body;
+mod grpc_model;
 pub(crate) mod headers;
 mod response_body;
 mod trace;
@@ -20,20 +21,27 @@ use crate::access_log::Entry;
 use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 use crate::function::{Function, Grant};
-use crate::metrics::{Dispatch, Metrics};
+use crate::metrics::{Arrival, Dispatch, Metrics};
 use crate::pool::SendError;
 use crate::problem::Problem;
 use crate::routes::Routes;
 
 use answer::{Dialect, refused};
 pub(crate) use body::Bodies;
+use body::WholeBody;
 use response_body::Ending;
-pub use response_body::ResponseBody;
+pub use response_body::{BrokenOff, ResponseBody};
 
 /// Number of instances that are tried for one request, the first included.
 const ATTEMPTS: usize = 5;
 /// Head of a request that says for how long its client waits at most, in milliseconds.
 pub(crate) const WAIT: &str = "tetris-wait-ms";
+
+/// Body of a request.
+enum ClientBody {
+    Coming(Incoming),
+    Read(WholeBody),
+}
 
 /// The proxy. Clones share everything.
 #[derive(Clone, Debug)]
@@ -70,7 +78,8 @@ impl Proxy {
             .shared
             .routes
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = routes;
+            .unwrap_or_else(PoisonError::into_inner) = Arc::clone(&routes);
+        self.shared.metrics.keep(&routes);
     }
 
     /// Routes in force.
@@ -109,7 +118,17 @@ impl Proxy {
     ) -> Result<Response<ResponseBody>, Problem> {
         let (mut parts, incoming) = request.into_parts();
         headers::check(&parts)?;
-        let target = self.target(&parts)?;
+        let (target, body) = match self.target(&parts) {
+            Ok(target) => (target, ClientBody::Coming(incoming)),
+            Err(problem) if grpc_model::is_named_by(&parts) => {
+                // The head does not say for whom it is.
+                let body = self.shared.bodies.read(&parts, incoming).await?;
+                let model = grpc_model::model(&body.bytes);
+                let target = model.and_then(|model| self.routes().find_model(&model));
+                (target.ok_or(problem)?, ClientBody::Read(body))
+            }
+            Err(problem) => return Err(problem),
+        };
         let function = &target.function;
         entry.function(function.name());
         let arrival = self.shared.metrics.arrived(function.name());
@@ -118,11 +137,15 @@ impl Proxy {
             if let Some(path) = target.path {
                 parts.uri = headers::with_path(path);
             }
-            let body = self.shared.bodies.read(&parts, incoming).await?;
+            let body = match body {
+                ClientBody::Coming(incoming) => self.shared.bodies.read(&parts, incoming).await?,
+                ClientBody::Read(body) => body,
+            };
             let wait = wait_of(&parts)?;
             let granted = function.acquire(wait).await;
             let grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
-            self.send(function, grant, parts, &body.bytes, arrived_at, entry)
+            let arrived = (&arrival, arrived_at);
+            self.send(function, grant, parts, &body.bytes, arrived, entry)
                 .await
         };
         result
@@ -157,7 +180,7 @@ impl Proxy {
         mut grant: Grant,
         mut parts: Parts,
         body: &Bytes,
-        arrived_at: Instant,
+        (arrival, arrived_at): (&Arrival, Instant),
         entry: &mut Entry,
     ) -> Result<Response<ResponseBody>, Problem> {
         headers::for_instance(&mut parts, entry.client(), body.len());
@@ -165,14 +188,13 @@ impl Proxy {
         for attempt in 1.. {
             let endpoint = Arc::clone(grant.endpoint());
             entry.instance(&endpoint.name, grant.waited());
-            self.shared.metrics.waited(function.name(), grant.waited());
+            arrival.waited(grant.waited());
             let sent_at = Instant::now();
             let request = headers::request(&parts, endpoint.address, Full::new(body.clone()));
             let response =
                 tokio::time::timeout(self.shared.timeouts.response(), endpoint.pool.send(request))
                     .await;
             let dispatch = Dispatch {
-                function: function.name(),
                 configuration: &endpoint.configuration,
                 arrived_at,
                 sent_at,
@@ -184,7 +206,7 @@ impl Proxy {
                     let ending = Ending {
                         grant: Some(grant),
                         connection,
-                        counted: self.shared.metrics.dispatched(dispatch),
+                        counted: arrival.dispatched(dispatch),
                         failed: broken,
                     };
                     return Ok(headers::for_client(response, |body| {
@@ -192,7 +214,7 @@ impl Proxy {
                     }));
                 }
                 Ok(Err(SendError::NotSent(problem))) => {
-                    self.shared.metrics.unreachable(function.name());
+                    arrival.unreachable();
                     tracing::debug!(function = %function.name(), instance = endpoint.name, "not sent: {problem}");
                     if attempt >= ATTEMPTS {
                         grant.failed();
@@ -209,13 +231,13 @@ impl Proxy {
                     grant = again.map_err(|refusal| refused(function.name(), &refusal))?;
                 }
                 Ok(Err(SendError::Broken(problem))) => {
-                    self.shared.metrics.dispatched(dispatch).ended("broken");
+                    arrival.dispatched(dispatch).ended("broken");
                     grant.failed();
                     let problem = format!("the instance {} broke off: {problem}", endpoint.name);
                     return Err(Problem::new(StatusCode::BAD_GATEWAY, "broken", problem));
                 }
                 Err(_) => {
-                    self.shared.metrics.dispatched(dispatch).ended("timeout");
+                    arrival.dispatched(dispatch).ended("timeout");
                     grant.failed();
                     let within = self.shared.timeouts.response();
                     let problem = format!(

@@ -1,6 +1,10 @@
 //! Connections of clients: HTTP/1 and HTTP/2 without TLS, within limits.
 
+mod activity;
+mod client_stream;
 mod clients;
+mod connection;
+mod descriptors;
 mod threads;
 
 use std::convert::Infallible;
@@ -12,12 +16,9 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
-use hyper::service::service_fn;
 use hyper::{Request, Response, Version};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::client_address::ClientAddress;
@@ -25,14 +26,14 @@ use crate::config::{Limits, Timeouts};
 use crate::proxy::{Proxy, ResponseBody};
 
 use clients::Clients;
+use connection::{Connection, Protocols};
+use descriptors::make_room;
 pub(crate) use threads::serve_on_threads;
 
 /// Pause after a failure to accept a connection: the process may be short of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for the first requests of connections that were accepted last.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Interval in which the gateway looks whether an HTTP/2 client is still there.
-const PING: Duration = Duration::from_secs(30);
 
 /// Parts that all threads of the server share.
 #[derive(Clone, Debug)]
@@ -45,6 +46,7 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn new(proxy: Proxy, limits: Limits, timeouts: Timeouts) -> Self {
+        let limits = make_room(limits);
         Self {
             proxy,
             limits,
@@ -72,10 +74,9 @@ pub(crate) async fn serve(listener: TcpListener, service: Serving, stop: impl Fu
     };
     let mut server = Server {
         service,
-        builder: builder(limits, timeouts),
+        protocols: Arc::new(Protocols::new(limits, timeouts)),
         clients,
-        head: timeouts.head(),
-        graceful: GracefulShutdown::new(),
+        stop: watch::Sender::new(()),
         tasks: JoinSet::new(),
     };
     let until = async {
@@ -94,7 +95,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Serving, stop: impl Fu
     drop(listener);
     // Their first request may be on its way.
     tokio::time::sleep(SETTLE).await;
-    let stopped = tokio::time::timeout(timeouts.stop(), server.graceful.shutdown());
+    let stopped = tokio::time::timeout(timeouts.stop(), server.stop());
     if stopped.await.is_err() {
         tracing::warn!("some requests had not ended when the gateway stopped");
     }
@@ -126,11 +127,10 @@ impl Service {
 /// Open connections.
 struct Server {
     service: Service,
-    builder: Builder<TokioExecutor>,
+    protocols: Arc<Protocols>,
     clients: Clients,
-    /// Longest time without a first request.
-    head: Duration,
-    graceful: GracefulShutdown,
+    /// Tells all connections to end once they have no request.
+    stop: watch::Sender<()>,
     /// Dropped at the end, which ends the connections that are left.
     tasks: JoinSet<()>,
 }
@@ -159,57 +159,23 @@ impl Server {
             tracing::debug!(client = %address.ip(), "too many connections");
             return;
         };
-        let (service, watcher) = (self.service.clone(), self.graceful.watcher());
-        // hyper's timeout begins once the protocol is known.
-        let spoke = Arc::new(AtomicBool::new(false));
-        let silent = silent(Arc::clone(&spoke), self.head);
-        let client = ClientAddress(address);
-        let service = service_fn(move |request| {
-            spoke.store(true, Ordering::Relaxed);
-            service.clone().answer(client, request)
-        });
-        let connection = self.builder.serve_connection(io(stream), service);
-        let connection = connection.into_owned();
+        // Answers are written whole; a failure costs a delay at most.
+        drop(stream.set_nodelay(true));
+        let connection = Connection {
+            service: self.service.clone(),
+            protocols: Arc::clone(&self.protocols),
+            client: ClientAddress(address),
+            stop: self.stop.subscribe(),
+        };
         self.tasks.spawn(async move {
             let _place = place;
-            tokio::select! {
-                ended = watcher.watch(connection) => if let Err(error) = ended {
-                    tracing::debug!(client = %address, "connection: {error}");
-                },
-                () = silent => tracing::debug!(client = %address, "connection without a request"),
-            }
+            connection.serve(stream).await;
         });
     }
-}
 
-/// Completes if nothing was asked within `time`.
-async fn silent(spoke: Arc<AtomicBool>, time: Duration) {
-    tokio::time::sleep(time).await;
-    if spoke.load(Ordering::Relaxed) {
-        std::future::pending::<()>().await;
+    /// Ends all connections, each after its requests.
+    async fn stop(&mut self) {
+        self.stop.send_replace(());
+        while self.tasks.join_next().await.is_some() {}
     }
-}
-
-fn io(stream: TcpStream) -> TokioIo<TcpStream> {
-    // Answers are written whole; a failure costs a delay at most.
-    drop(stream.set_nodelay(true));
-    TokioIo::new(stream)
-}
-
-fn builder(limits: Limits, timeouts: Timeouts) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(timeouts.head())
-        .max_buf_size(limits.head_bytes);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .adaptive_window(true)
-        .max_concurrent_streams(limits.streams)
-        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
-        .keep_alive_interval(PING)
-        .keep_alive_timeout(timeouts.head());
-    builder
 }

@@ -7,7 +7,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,13 +19,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::client;
 use crate::gateway::function;
+use crate::replica::{Replica, free_address};
 
 const REQUESTS: u64 = 100_000;
 const CLIENTS: u64 = 48;
@@ -108,67 +106,6 @@ async fn answer(
         ms => tokio::time::sleep(Duration::from_millis(ms)).await,
     }
     Ok(Response::new(Full::new(Bytes::from(id.to_string()))))
-}
-
-/// A gateway in a process of its own.
-struct Replica {
-    address: SocketAddr,
-    own: SocketAddr,
-    process: Child,
-}
-
-fn start(path: &std::path::Path, address: SocketAddr, own: SocketAddr) -> Replica {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"));
-    command
-        .args(["run", "--log", "error", "--config"])
-        .arg(path);
-    command.args([
-        "--listen",
-        &address.to_string(),
-        "--metrics-listen",
-        &own.to_string(),
-    ]);
-    let process = command.stdout(Stdio::null()).spawn().unwrap();
-    Replica {
-        address,
-        own,
-        process,
-    }
-}
-
-impl Replica {
-    async fn ready(&self) {
-        while TcpStream::connect(self.address).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.process.id().cast_signed()), signal).unwrap();
-    }
-
-    async fn ended(&mut self) {
-        while self.process.try_wait().unwrap().is_none() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    async fn page(&self, path: &str) -> String {
-        let request = Request::get(path)
-            .header("host", "gateway")
-            .body(Full::default())
-            .unwrap();
-        client::whole(client::send(self.own, request).await.unwrap())
-            .await
-            .body
-    }
-}
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
-    }
 }
 
 /// Results of all clients.
@@ -327,7 +264,7 @@ impl Faults {
         replica.signal(signal);
         replica.ended().await;
         let (address, own) = (replica.address, replica.own);
-        *replica = start(&self.path, address, own);
+        *replica = Replica::start(&self.path, address, own);
         replica.ready().await;
     }
 }
@@ -353,13 +290,6 @@ fn outstanding(page: &str, name: &str) -> u64 {
     found.map_or(0, |one| one["outstanding"].as_u64().unwrap())
 }
 
-fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_that_had_not_begun() {
     let ground = Arc::new(Ground::default());
@@ -374,8 +304,8 @@ async fn no_request_fails_that_had_not_begun() {
     let path = folder.path().join("gateway.toml");
     std::fs::write(&path, text(&addresses, None)).unwrap();
     let results = Arc::new(Results::default());
-    let first = start(&path, free_address(), free_address());
-    let second = start(&path, free_address(), free_address());
+    let first = Replica::start(&path, free_address(), free_address());
+    let second = Replica::start(&path, free_address(), free_address());
     let mut faults = Faults {
         ground: Arc::clone(&ground),
         servers,

@@ -143,6 +143,44 @@ async fn grpc_goes_through_with_its_trailers_and_errors_are_statuses() {
 }
 
 #[tokio::test]
+async fn a_grpc_message_names_the_model_of_its_function() {
+    let (first, second) = (
+        Instance::start("first", Mode::Answer).await,
+        Instance::start("second", Mode::Answer).await,
+    );
+    let text = function("first", "models = [\"m1\"]", &[first.address], 1)
+        + &function("second", "models = [\"m2\"]", &[second.address], 1);
+    let gateway = Gateway::start(&text).await;
+    let ask = async |method: &str, body: &'static [u8]| {
+        let uri = format!("http://gateway/inference.GRPCInferenceService/{method}");
+        let request = Request::post(uri).version(hyper::Version::HTTP_2);
+        let request = request.header("content-type", "application/grpc");
+        let request = request.body(Full::new(Bytes::from_static(body))).unwrap();
+        let response = send_http2(gateway.address, request).await;
+        let refused = response.headers().get("grpc-status").cloned();
+        (
+            refused,
+            response.into_body().collect().await.unwrap().to_bytes(),
+        )
+    };
+    for (method, body, instance) in [
+        ("ModelInfer", &b"\0\0\0\0\x04\x0a\x02m2"[..], &second),
+        ("ModelReady", b"\0\0\0\0\x04\x0a\x02m1", &first),
+    ] {
+        assert_eq!(ask(method, body).await, (None, Bytes::from_static(body)));
+        let seen = instance.seen();
+        assert_eq!((seen.len(), &seen[0].body[..]), (1, body), "{method}");
+    }
+    for (method, body) in [
+        ("ModelInfer", &b"\0\0\0\0\x04\x0a\x02m3"[..]),
+        ("ServerReady", b"\0\0\0\0\x04\x0a\x02m1"),
+    ] {
+        let (status, _) = ask(method, body).await;
+        assert_eq!(status.unwrap(), "5", "{method}");
+    }
+}
+
+#[tokio::test]
 async fn connections_to_instances_are_used_again() {
     let instance = Instance::start("embed", Mode::Answer).await;
     let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;

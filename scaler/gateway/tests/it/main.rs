@@ -1,6 +1,7 @@
 //! Tests of the gateway with instances that behave as told.
 
 mod client;
+mod connections;
 mod endurance;
 mod envoy;
 #[path = "../../../../deploy/tests/shared/exit_codes_page.rs"]
@@ -18,3 +19,4 @@ mod metrics_page;
 mod pages;
 mod picker;
 mod queueing;
+mod replica;

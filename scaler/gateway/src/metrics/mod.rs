@@ -1,7 +1,10 @@
 //! Prometheus metrics. The number of series is bounded by the functions and their configurations.
 
+mod series;
+
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
@@ -16,10 +19,15 @@ use crate::loads::Recent;
 use crate::problem::Problem;
 use crate::routes::Routes;
 
+use series::{ConfigurationSeries, FunctionSeries};
+
 /// Upper bounds of the histograms, in seconds.
 const SECONDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
+
+/// Outcome of most requests.
+const SERVED: &str = "served";
 
 type Labels = Vec<(&'static str, String)>;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
@@ -42,6 +50,7 @@ pub struct Metrics {
     picks_refused: Family<Labels, Counter>,
     picks_elsewhere: Family<Labels, Counter>,
     recent: Mutex<Recent>,
+    known: RwLock<HashMap<FunctionName, Arc<FunctionSeries>>>,
 }
 
 fn histogram() -> Histogram {
@@ -80,6 +89,7 @@ impl Metrics {
             picks_refused: Family::default(),
             picks_elsewhere: Family::default(),
             recent: Mutex::default(),
+            known: RwLock::default(),
         };
         let registry = &mut this.registry;
         registry.register("requests", "Requests that arrived, by function", this.requests.clone());
@@ -100,24 +110,36 @@ impl Metrics {
 
     /// Counts a request.
     pub(crate) fn arrived(self: &Arc<Self>, function: &FunctionName) -> Arrival {
-        self.requests.get_or_create(&of(function)).inc();
+        let series = self.series(function);
+        series.requests.inc();
         self.recent().arrived(function);
         Arrival {
             metrics: Arc::clone(self),
-            function: function.clone(),
+            series,
         }
     }
 
-    /// Counts a wait for an instance.
-    pub(crate) fn waited(&self, function: &FunctionName, waited: Duration) {
-        self.waits
-            .get_or_create(&of(function))
-            .observe(waited.as_secs_f64());
+    fn series(&self, function: &FunctionName) -> Arc<FunctionSeries> {
+        {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(series) = known.get(function) {
+                return Arc::clone(series);
+            }
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let series = known.entry(function.clone()).or_insert_with(|| {
+            let labels = of(function);
+            let requests = self.requests.get_or_create_owned(&labels);
+            Arc::new(FunctionSeries::new(function.clone(), labels, requests))
+        });
+        Arc::clone(series)
     }
 
-    /// Counts an attempt to send that reached no instance.
-    pub(crate) fn unreachable(&self, function: &FunctionName) {
-        self.unreachable.get_or_create(&of(function)).inc();
+    /// Forgets loads of the functions that are not among `routes`. Their series stay.
+    pub(crate) fn keep(&self, routes: &Routes) {
+        self.recent().keep(routes);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|name, _| routes.has(name));
     }
 
     /// Counts an instance that a data plane got from the endpoint picker.
@@ -134,19 +156,6 @@ impl Metrics {
     /// Counts a request that a data plane sent elsewhere.
     pub(crate) fn picked_elsewhere(&self, function: &FunctionName) {
         self.picks_elsewhere.get_or_create(&of(function)).inc();
-    }
-
-    /// Begins the count of a request that an instance got.
-    pub(crate) fn dispatched(self: &Arc<Self>, of: Dispatch<'_>) -> Dispatched {
-        Dispatched {
-            metrics: Arc::clone(self),
-            function: of.function.clone(),
-            configuration: of.configuration.to_owned(),
-            arrived_at: of.arrived_at,
-            sent_at: of.sent_at,
-            slo: of.slo,
-            ended: false,
-        }
     }
 
     /// Arrivals and latencies of the last minute, by function.
@@ -195,21 +204,46 @@ fn set(gauges: &Family<Labels, Gauge>, labels: &Labels, value: usize) {
 #[derive(Debug)]
 pub(crate) struct Arrival {
     metrics: Arc<Metrics>,
-    function: FunctionName,
+    series: Arc<FunctionSeries>,
 }
 
 impl Arrival {
     /// The gateway answered it itself.
     pub(crate) fn refused(&self, problem: &Problem) {
-        let labels = with(of(&self.function), "reason", problem.reason);
+        let labels = with(self.series.labels.clone(), "reason", problem.reason);
         self.metrics.refused.get_or_create(&labels).inc();
+    }
+
+    /// Counts its wait for an instance.
+    pub(crate) fn waited(&self, waited: Duration) {
+        let create = || self.metrics.waits.get_or_create_owned(&self.series.labels);
+        let waits = self.series.waits.get_or_init(create);
+        waits.observe(waited.as_secs_f64());
+    }
+
+    /// Counts an attempt to send it that reached no instance.
+    pub(crate) fn unreachable(&self) {
+        let unreachable = &self.metrics.unreachable;
+        unreachable.get_or_create(&self.series.labels).inc();
+    }
+
+    /// Begins the count of its stay at an instance.
+    pub(crate) fn dispatched(&self, of: Dispatch<'_>) -> Dispatched {
+        Dispatched {
+            metrics: Arc::clone(&self.metrics),
+            series: Arc::clone(&self.series),
+            configuration: self.series.of(of.configuration),
+            arrived_at: of.arrived_at,
+            sent_at: of.sent_at,
+            slo: of.slo,
+            ended: false,
+        }
     }
 }
 
 /// Parts of a request that an instance gets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dispatch<'a> {
-    pub(crate) function: &'a FunctionName,
     pub(crate) configuration: &'a str,
     pub(crate) arrived_at: Instant,
     pub(crate) sent_at: Instant,
@@ -220,8 +254,8 @@ pub(crate) struct Dispatch<'a> {
 #[derive(Debug)]
 pub(crate) struct Dispatched {
     metrics: Arc<Metrics>,
-    function: FunctionName,
-    configuration: String,
+    series: Arc<FunctionSeries>,
+    configuration: Arc<ConfigurationSeries>,
     arrived_at: Instant,
     sent_at: Instant,
     slo: Duration,
@@ -230,43 +264,58 @@ pub(crate) struct Dispatched {
 
 impl Dispatched {
     /// Its function.
-    pub(crate) const fn function(&self) -> &FunctionName {
-        &self.function
+    pub(crate) fn function(&self) -> &FunctionName {
+        &self.series.name
     }
 
     /// Counts its end.
     pub(crate) fn ended(mut self, outcome: &'static str) {
-        self.count(outcome);
-        if outcome == "served" {
-            let labels = with(of(&self.function), "configuration", &self.configuration);
-            let latency = self.sent_at.elapsed();
-            self.metrics
-                .latencies
-                .get_or_create(&labels)
-                .observe(latency.as_secs_f64());
-            self.metrics.recent().served(&self.function, latency);
-            let met = if self.arrived_at.elapsed() <= self.slo {
-                "yes"
-            } else {
-                "no"
-            };
-            let labels = with(of(&self.function), "met", met);
-            self.metrics.objective.get_or_create(&labels).inc();
+        self.ended = true;
+        if outcome == SERVED {
+            self.served();
+        } else {
+            self.outcome(outcome).inc();
         }
     }
 
-    fn count(&mut self, outcome: &'static str) {
-        self.ended = true;
-        let labels = with(of(&self.function), "configuration", &self.configuration);
-        let labels = with(labels, "outcome", outcome);
-        self.metrics.responses.get_or_create(&labels).inc();
+    fn served(&self) {
+        let Self {
+            metrics,
+            series,
+            configuration,
+            ..
+        } = self;
+        let served = configuration.served.get_or_init(|| self.outcome(SERVED));
+        served.inc();
+        let now = Instant::now();
+        let latency = now.saturating_duration_since(self.sent_at);
+        let create = || metrics.latencies.get_or_create_owned(&configuration.labels);
+        let latencies = configuration.latencies.get_or_init(create);
+        latencies.observe(latency.as_secs_f64());
+        metrics.recent().served(&series.name, latency);
+        let in_time = now.saturating_duration_since(self.arrived_at) <= self.slo;
+        let (counter, met) = if in_time {
+            (&series.met, "yes")
+        } else {
+            (&series.missed, "no")
+        };
+        let create = || {
+            let labels = with(series.labels.clone(), "met", met);
+            metrics.objective.get_or_create_owned(&labels)
+        };
+        counter.get_or_init(create).inc();
+    }
+
+    fn outcome(&self, outcome: &'static str) -> Counter {
+        let labels = with(self.configuration.labels.clone(), "outcome", outcome);
+        self.metrics.responses.get_or_create_owned(&labels)
     }
 }
 
 impl Drop for Dispatched {
     fn drop(&mut self) {
         if !self.ended {
-            self.count("left");
+            self.outcome("left").inc();
         }
     }
 }

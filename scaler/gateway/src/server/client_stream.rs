@@ -1,0 +1,93 @@
+//! Stream of a client, with bytes that were read ahead of hyper.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::activity::Activity;
+
+/// Stream that gives the bytes read ahead first, and says whether its output is written.
+#[derive(Debug)]
+pub(super) struct ClientStream {
+    ahead: Bytes,
+    stream: TcpStream,
+    activity: Arc<Activity>,
+}
+
+impl ClientStream {
+    pub(super) const fn new(ahead: Bytes, stream: TcpStream, activity: Arc<Activity>) -> Self {
+        Self {
+            ahead,
+            stream,
+            activity,
+        }
+    }
+
+    /// Returns the stream, and the bytes that nobody has read.
+    pub(super) fn into_parts(self) -> (TcpStream, Bytes) {
+        (self.stream, self.ahead)
+    }
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        }
+        let length = self.ahead.len().min(buffer.remaining());
+        let first = self.ahead.get(..length).unwrap_or_default();
+        buffer.put_slice(first);
+        self.ahead.advance(length);
+        if self.ahead.is_empty() {
+            // Frees the memory.
+            self.ahead = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.activity.set_unwritten(true);
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.activity.set_unwritten(true);
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper flushes once it has written all that it had to write.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.activity.set_unwritten(false);
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
