@@ -116,7 +116,7 @@ pub async fn run_until(
     let metrics = Metrics::new();
     let proxy = Proxy::new(&config.limits, config.timeouts, Arc::clone(&metrics));
     let mut functions = Functions::default();
-    proxy.set_routes(functions.update(&config));
+    proxy.set_routes(&functions.update(&config));
     let (stopping, stopped) = watch::channel(false);
     // A cluster's functions are not known yet.
     let ready = Arc::new(AtomicBool::new(!args.cluster));
@@ -236,7 +236,7 @@ async fn follow(
         known = found;
         match Config::read(path) {
             Ok(config) => {
-                proxy.set_routes(functions.update(&config));
+                proxy.set_routes(&functions.update(&config));
                 tracing::info!(
                     functions = config.function.len(),
                     "configuration read again; limits and timeouts stay until the next start"

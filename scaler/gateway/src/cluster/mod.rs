@@ -129,7 +129,7 @@ impl Cluster {
                 defaults: self.defaults,
                 gateways: u32::try_from(gateways).unwrap_or(u32::MAX).max(1),
             };
-            proxy.set_routes(functions.update(&of, &profiles, &pods, rules));
+            proxy.set_routes(&functions.update(&of, &profiles, &pods, rules));
             if let Some(ready) = ready.take() {
                 ready();
             }

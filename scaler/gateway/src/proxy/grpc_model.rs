@@ -27,6 +27,7 @@ pub(super) fn is_named_by(parts: &Parts) -> bool {
 }
 
 /// Returns the model that the first message of a body names. A compressed message cannot be read.
+#[expect(clippy::big_endian_bytes, reason = "gRPC's lengths are")]
 pub(super) fn model(body: &[u8]) -> Option<String> {
     let (prefix, rest) = body.split_first_chunk::<PREFIX>()?;
     let [0, length @ ..] = *prefix else {

@@ -73,13 +73,13 @@ impl Proxy {
     }
 
     /// Replaces the routes. Requests that wait stay with their function.
-    pub fn set_routes(&self, routes: Arc<Routes>) {
+    pub fn set_routes(&self, routes: &Arc<Routes>) {
         *self
             .shared
             .routes
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::clone(&routes);
-        self.shared.metrics.keep(&routes);
+            .unwrap_or_else(PoisonError::into_inner) = Arc::clone(routes);
+        self.shared.metrics.keep(routes);
     }
 
     /// Routes in force.

@@ -268,7 +268,7 @@ mod tests {
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: g\r\n\r\n";
     /// A moment for a loaded machine; time does not pass otherwise, so nothing waits for it.
-    const HEAD: Duration = Duration::from_secs(3_600);
+    const HEAD: Duration = Duration::from_hours(1);
 
     /// A connection with its client, to a proxy without functions: every answer is 404.
     async fn connected(head: Duration) -> (Connection, TcpStream, TcpStream, watch::Sender<()>) {

@@ -1,5 +1,6 @@
 //! Thousands of connections of one client: others notice nothing.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,9 @@ fn connections() -> usize {
     // A gateway with few descriptors gives one client nine of sixteen.
     let allowed = usize::try_from(hard / 2).unwrap();
     if allowed < CONNECTIONS {
-        println!("{allowed} connections in place of {CONNECTIONS}: RLIMIT_NOFILE is {hard}");
+        let said =
+            format!("{allowed} connections in place of {CONNECTIONS}: RLIMIT_NOFILE is {hard}\n");
+        drop(std::io::stderr().write_all(said.as_bytes()));
     }
     allowed.min(CONNECTIONS)
 }

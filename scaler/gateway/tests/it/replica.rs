@@ -1,6 +1,6 @@
 //! A gateway in a process of its own.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -73,8 +73,11 @@ impl Drop for Replica {
     }
 }
 
+/// An address that nobody has. Its host is this process's own: the ports of others, who may open thousands
+/// of connections meanwhile, are those of other hosts.
 pub fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0")
+    let [low, high, ..] = std::process::id().to_le_bytes();
+    std::net::TcpListener::bind((Ipv4Addr::new(127, 1, high, low), 0))
         .unwrap()
         .local_addr()
         .unwrap()
