@@ -13,7 +13,8 @@ use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig, ServerError}
 use super::calibrate::group_bytes;
 use super::{GpuMirrorConfig, Implementation, Serves};
 
-/// Pinned buffers of a group's size for each device, made when pages cannot be registered.
+/// Pinned buffers of a group's size for each device, made at the start: a first load goes through
+/// them, and so do pages that cannot be registered.
 const BUFFERS: usize = 16;
 
 /// A server, and its number of missing devices.

@@ -56,7 +56,7 @@ fn mirror(out: &mut Families<'_>, status: &GpuMirrorStatus) -> fmt::Result {
 type OfDevice = (&'static str, bool, &'static str, fn(&DeviceReport) -> u64);
 
 #[rustfmt::skip]
-const OF_DEVICES: [OfDevice; 13] = [
+const OF_DEVICES: [OfDevice; 14] = [
     ("gpu_device_up", false, "0 when the device was lost: nothing is copied to it until the daemon is restarted", |d| u64::from(d.lost.is_none())),
     ("gpu_capacity", true, "Device memory that the GPU mirror may take", |d| d.usage.capacity_bytes),
     ("gpu_chunks", true, "Device memory that the GPU mirror has taken", |d| d.usage.created_bytes),
@@ -69,6 +69,7 @@ const OF_DEVICES: [OfDevice; 13] = [
     ("gpu_leases", false, "Connections that hold a model on the device", |d| d.leases as u64),
     ("gpu_group", true, "Size of groups of copies to the device, configured or calibrated", |d| d.group_bytes),
     ("gpu_pinned", true, "Pages of the stores that are registered with the driver for copies to the device; they count as referenced", |d| d.pinned_bytes),
+    ("gpu_registration_refused", false, "1 when the driver refused the last registration of pages: copies go through pinned buffers, and the status of the GPU mirror says why", |d| u64::from(d.unregistered.is_some())),
     ("gpu_unanswered_check_seconds", false, "Seconds for which a device has not answered a check: copies keep it busy, or its driver hangs", |d| d.unanswered_ms.unwrap_or(0) / 1000),
 ];
 
@@ -161,8 +162,8 @@ fn transfers(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
     out.counters("gpu_checked", Some(&Unit::Bytes), help, checked)?;
     plain(out, counters, &[
         ("gpu_copied_objects", "Objects that arrived on a device", |c| c.copied_objects),
-        ("gpu_registrations", "Mappings of stores that were registered with the driver", |c| c.registrations),
-        ("gpu_reused_registrations", "Mappings that a transfer used and an earlier one had registered", |c| c.reused_registrations),
+        ("gpu_registrations", "Pieces of stores' mappings, of up to 64 MiB, that were registered with the driver", |c| c.registrations),
+        ("gpu_reused_registrations", "Registered pieces that a transfer used after an earlier one", |c| c.reused_registrations),
         ("gpu_failed_transfers", "Transfers that failed", |c| c.failed_transfers),
         ("gpu_skipped_transfers", "Transfers that no client wanted any more at their turn", |c| c.skipped_transfers),
         ("gpu_created_chunks", "Pieces of device memory that were created", |c| c.chunks_created),

@@ -72,8 +72,8 @@ fn transfers_register_pages_as_the_server_does() {
     build(driver.path());
     let state = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut command = site.command();
-    command.args(["--bytes=8M", "--chunk-bytes=2M", "--rounds=1", "--json"]);
-    command.args(["--processes=2", "--only=transfers"]);
+    command.args(["--bytes=64M", "--chunk-bytes=8M", "--rounds=1", "--json"]);
+    command.args(["--processes=2", "--only=transfers", "--transfer-bytes=8M"]);
     command
         .env("LD_LIBRARY_PATH", driver.path())
         .env("FAKE_CUDA_STATE", state.path())

@@ -117,6 +117,11 @@ pub trait DeviceMemory: Send + Sync {
 
     /// Allocates `bytes` of pinned host memory.
     fn pinned(&self, bytes: usize) -> Result<Self::Pinned, MemoryError>;
-    /// Registers, and so pins, all pages of the owner of `memory`.
+    /// Registers, and so pins, the pages of `memory` for copies to this device. It begins at a page,
+    /// and ends at one or with its owner's bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::Unsupported`] if the device never accepts this memory; other errors can pass.
     fn register(&self, memory: HostSlice) -> Result<Self::Registration, MemoryError>;
 }

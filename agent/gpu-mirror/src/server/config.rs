@@ -76,7 +76,7 @@ pub struct ServerConfig {
     /// Limits of clients.
     pub limits: Limits,
     /// Time that the store's pages stay registered with the driver, and so referenced, after their
-    /// last use. Zero: until the load ends.
+    /// last use. Zero: the server registers none, because it registers after a load, for the next.
     pub keep_pinned: Duration,
     /// True if the server opens objects for writing for a device that registers no read-only pages,
     /// and makes their pages writable while the driver registers them. It writes nothing. Otherwise

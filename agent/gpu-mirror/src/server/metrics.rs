@@ -57,9 +57,9 @@ counters! {
     direct_bytes;
     /// Bytes copied through pinned buffers.
     staged_bytes;
-    /// Mappings of the store registered with a driver.
+    /// Pieces of the store's mappings, of up to 64 MiB, registered with a driver.
     registrations;
-    /// Mappings reused by a transfer after an earlier one had registered them.
+    /// Registered pieces that a transfer used after an earlier one.
     reused_registrations;
     /// Transfers that failed.
     failed_transfers;

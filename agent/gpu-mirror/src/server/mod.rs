@@ -3,8 +3,9 @@
 //!
 //! Flow: a tenant's client connects ([`crate::protocol`]) and requests a model. The server admits
 //! it ([`crate::residency`]), refuses it, or lets it wait. A device's thread creates the chunks and
-//! copies the missing objects ([`crate::copy`]) from the store's own pages, which are mapped and so
-//! referenced during that time. The client gets the chunks at once, and a message for objects as
+//! copies the missing objects ([`crate::copy`]) from the store's pages, which are mapped and so
+//! referenced during that time. Another thread registers these pages for the next time, while no
+//! copy runs. The client gets the chunks at once, and a message for objects as
 //! they arrive.
 //!
 //! **Guarantees.**
@@ -61,6 +62,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use tetris_store_layout::Store;
 use tetris_wire::Bell;
@@ -77,7 +79,7 @@ use self::listen::{Listener, TenantSocket};
 use self::state::{Slot, State};
 use self::tenant::Tenant;
 use self::worker::Worker;
-use crate::copy::{Executor, ExecutorConfig, Registrar};
+use crate::copy::{Executor, ExecutorConfig, Registrar, RegistrationThread};
 use crate::memory::{DeviceInfo, DeviceMemory};
 use crate::protocol::MAX_DEVICES;
 use crate::residency::{DeviceId, Manager, TenantId, Usage};
@@ -108,6 +110,8 @@ pub struct Server<D: DeviceMemory + 'static> {
     core: Arc<Core<D>>,
     listening: Mutex<Vec<Listening>>,
     workers: Vec<JoinHandle<()>>,
+    /// Threads that register pages, one for each device.
+    registration: Vec<RegistrationThread<D>>,
 }
 
 impl<D: DeviceMemory + 'static> Server<D> {
@@ -126,7 +130,8 @@ impl<D: DeviceMemory + 'static> Server<D> {
     }
 
     /// Starts a server like [`Self::start`], with an executor configuration for each device: the
-    /// best group size can differ between devices.
+    /// best group size can differ between devices. Makes the pinned buffers of each device, so that
+    /// the first load need not.
     pub fn start_each(
         devices: Vec<(ServedDevice<D>, ExecutorConfig)>,
         config: &ServerConfig,
@@ -138,7 +143,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
             let info = served.device.info()?;
             manager.set_capacity(served.id, served.capacity_bytes.min(info.free_bytes));
             let (id, (sender, receiver)) = (served.id, channel());
-            let slot = slot(served.device, info, executor, sender);
+            let slot = slot(served.device, info, executor, config, sender);
             jobs.push((id, Arc::clone(&slot.registrar), executor, receiver));
             if slots.insert(id, slot).is_some() || slots.len() > MAX_DEVICES {
                 return Err(ServerError::Devices { most: MAX_DEVICES });
@@ -148,15 +153,21 @@ impl<D: DeviceMemory + 'static> Server<D> {
             core: Arc::new(Core::new(config, State::new(manager, slots))),
             listening: Mutex::default(),
             workers: Vec::new(),
+            registration: Vec::new(),
         };
         for (id, registrar, executor, receiver) in jobs {
+            server.register(&registrar, config.keep_pinned)?;
+            let group_bytes = executor.group_bytes();
+            let mut executor = Executor::with(registrar, executor);
+            if let Err(error) = executor.prepare() {
+                tracing::warn!(%error, device = %id, "no pinned buffers yet: the first load makes them");
+            }
             let worker = Worker {
                 core: Arc::clone(&server.core),
                 id,
-                device: Arc::clone(registrar.device()),
-                group_bytes: executor.group_bytes(),
-                executor: Executor::with(registrar, executor),
-                keep_pinned: config.keep_pinned,
+                device: Arc::clone(executor.registrar().device()),
+                group_bytes,
+                executor,
                 checker: Checker::new(config.check_bytes_per_sec),
             };
             server.work(worker, receiver)?;
@@ -168,6 +179,23 @@ impl<D: DeviceMemory + 'static> Server<D> {
     fn work(&mut self, worker: Worker<D>, jobs: Receiver<Job>) -> Result<(), ServerError> {
         let thread = spawn("mirror-device", move || worker.run(&jobs))?;
         self.workers.push(thread);
+        Ok(())
+    }
+
+    /// Starts the thread that registers pages for a device.
+    fn register(
+        &mut self,
+        registrar: &Arc<Registrar<D>>,
+        keep: Duration,
+    ) -> Result<(), ServerError> {
+        let core = Arc::clone(&self.core);
+        let counted = move |registrar: &Registrar<D>| core.count_registrations(registrar);
+        let thread = RegistrationThread::start(Arc::clone(registrar), keep, counted);
+        let thread = thread.map_err(|source| ServerError::Start {
+            action: "start a thread",
+            source,
+        })?;
+        self.registration.push(thread);
         Ok(())
     }
 
@@ -316,6 +344,8 @@ impl<D: DeviceMemory + 'static> Drop for Server<D> {
         for worker in self.workers.drain(..) {
             note(&worker.join());
         }
+        // The registered pages go with the last of these.
+        self.registration.clear();
     }
 }
 
@@ -324,9 +354,15 @@ fn slot<D: DeviceMemory>(
     device: Arc<D>,
     info: DeviceInfo,
     executor: ExecutorConfig,
+    config: &ServerConfig,
     jobs: Sender<Job>,
 ) -> Slot<D> {
-    let registrar = Registrar::new(Arc::clone(&device), executor.pin_limit_bytes());
+    let limit_bytes = if config.keep_pinned.is_zero() {
+        0
+    } else {
+        executor.pin_limit_bytes()
+    };
+    let registrar = Registrar::new(Arc::clone(&device), limit_bytes, executor.group_bytes());
     Slot {
         device,
         uuid: info.uuid,

@@ -40,6 +40,9 @@ pub struct DeviceReport {
     /// Length of the stores' pages that are registered with the driver, and so referenced, in
     /// bytes.
     pub pinned_bytes: u64,
+    /// The reason that the driver refused the last registration of pages, so that copies go through
+    /// the staging ring; `None` while it refuses none.
+    pub unregistered: Option<String>,
     /// The reason the device is lost; `None` while it works.
     pub lost: Option<String>,
     /// Milliseconds since the check that the device's thread has not begun: it copies, or its
@@ -101,6 +104,7 @@ impl<D: DeviceMemory> State<D> {
             leases: self.leases_on(id),
             group_bytes: slot.group_bytes,
             pinned_bytes: slot.registrar.used_bytes(),
+            unregistered: slot.registrar.refusal(),
             lost: slot.lost.clone(),
             unanswered_ms: slot.checking.map(|since| millis(since.elapsed())),
         }

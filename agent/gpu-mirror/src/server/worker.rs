@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
 
 use super::check::Checker;
 use super::core::Core;
@@ -26,8 +25,6 @@ pub(super) struct Worker<D: DeviceMemory> {
     pub device: Arc<D>,
     pub executor: Executor<D>,
     pub group_bytes: u64,
-    /// Time that the store's pages stay registered after their last use.
-    pub keep_pinned: Duration,
     /// Checks of the device's bytes.
     pub checker: Checker,
 }
@@ -44,16 +41,11 @@ impl<D: DeviceMemory> Worker<D> {
         }
     }
 
-    /// Waits for the next job. Meanwhile unregisters pages that were unused for too long, because
-    /// registered pages cannot be reclaimed, and checks objects on the device.
+    /// Waits for the next job. Meanwhile checks objects on the device.
     fn next(&mut self, jobs: &Receiver<Job>) -> Option<Job> {
         loop {
             self.check_piece();
-            let registrar = self.executor.registrar();
-            registrar.expire(self.keep_pinned);
-            let expiry = registrar.until_expiry(self.keep_pinned);
-            let waits = [expiry, self.checker.until_due()];
-            let Some(wait) = waits.into_iter().flatten().min() else {
+            let Some(wait) = self.checker.until_due() else {
                 return jobs.recv().ok();
             };
             match jobs.recv_timeout(wait) {
@@ -123,7 +115,7 @@ impl<D: DeviceMemory> Worker<D> {
         }
         let done = self.create(load).map_err(CopyError::from);
         let done = done.and_then(|()| self.copy(load));
-        self.count_registrations();
+        self.core.count_registrations(self.executor.registrar());
         if load.sources.pool().is_closed() {
             self.core.unpin(load.sources.pool());
         }
@@ -134,12 +126,6 @@ impl<D: DeviceMemory> Worker<D> {
                 self.check();
             }
         }
-    }
-
-    fn count_registrations(&self) {
-        let uses = self.executor.registrar().take_uses();
-        self.core.metrics.registrations.add(uses.made);
-        self.core.metrics.reused_registrations.add(uses.reused);
     }
 
     /// Gives up the device if the driver cannot even report its memory. Errors of a context are

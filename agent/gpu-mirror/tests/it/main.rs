@@ -18,6 +18,7 @@ mod mirror_session_seeds;
 mod processes;
 mod ptx;
 mod refusals;
+mod registration;
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;
 mod server;

@@ -175,6 +175,7 @@ pub fn mirror() -> GpuMirrorStatus {
         leases: 0,
         group_bytes: 2 << 20,
         pinned_bytes: 300,
+        unregistered: None,
         lost: lost.map(str::to_owned),
         unanswered_ms: None,
     };

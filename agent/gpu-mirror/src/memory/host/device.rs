@@ -65,6 +65,8 @@ impl HostDevice {
             imports: 0,
             copies: 0,
             registrations: 0,
+            busy_registrations: 0,
+            pinned: 0,
             stale: None,
         });
         self.0.lost.store(true, Ordering::Relaxed);
@@ -243,11 +245,24 @@ impl DeviceMemory for HostDevice {
     }
 
     fn pinned(&self, bytes: usize) -> Result<HostPinned, MemoryError> {
+        if !self.0.allowances.pinned.take() {
+            return Err(MemoryError::Driver {
+                action: "allocate pinned host memory",
+                code: 2,
+                name: "CUDA_ERROR_OUT_OF_MEMORY".to_owned(),
+            });
+        }
         Ok(vec![0; bytes].into_boxed_slice())
     }
 
     fn register(&self, memory: HostSlice) -> Result<HostRegistration, MemoryError> {
-        if self.0.allowances.registrations.take() {
+        if self.0.allowances.busy_registrations.take() {
+            Err(MemoryError::Driver {
+                action: "register host memory",
+                code: 2,
+                name: "CUDA_ERROR_OUT_OF_MEMORY".to_owned(),
+            })
+        } else if self.0.allowances.registrations.take() {
             Ok(HostRegistration { _memory: memory })
         } else {
             Err(MemoryError::Unsupported {

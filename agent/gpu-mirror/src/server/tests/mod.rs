@@ -1,7 +1,6 @@
 //! Jobs of a worker, one after the other, without its thread.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use tempfile::TempDir;
 use tetris_store_layout::{Access, CreateOptions, ObjectRef};
@@ -25,12 +24,12 @@ const DEVICE: DeviceId = DeviceId(3);
 const TENANT: TenantId = TenantId(0);
 /// Room for two of the models below, of 8 MiB each.
 const PIN_LIMIT: u64 = 17 << 20;
+const GROUP_BYTES: u64 = 64 << 10;
 
 struct Fixture {
     _directory: TempDir,
     store: Arc<Store>,
     pool: Arc<Pool>,
-    keep_pinned: Duration,
     device: HostDevice,
     core: Arc<Core<HostDevice>>,
     jobs: Option<Receiver<Job>>,
@@ -64,8 +63,12 @@ impl Fixture {
             device: Arc::new(device.clone()),
             uuid: crate::memory::DeviceUuid([9; 16]),
             name: String::new(),
-            group_bytes: 64 << 10,
-            registrar: Arc::new(Registrar::new(Arc::new(device.clone()), PIN_LIMIT)),
+            group_bytes: GROUP_BYTES,
+            registrar: Arc::new(Registrar::new(
+                Arc::new(device.clone()),
+                PIN_LIMIT,
+                GROUP_BYTES,
+            )),
             lost: None,
             checking: None,
             chunks: BTreeMap::new(),
@@ -80,7 +83,6 @@ impl Fixture {
             device,
             core: Arc::new(Core::new(&ServerConfig::default(), state)),
             jobs: Some(receiver),
-            keep_pinned: Duration::from_hours(1),
         }
     }
 
@@ -126,8 +128,7 @@ impl Fixture {
             id: DEVICE,
             device: Arc::new(self.device.clone()),
             executor: Executor::with(self.registrar(), ExecutorConfig::default()),
-            group_bytes: 64 << 10,
-            keep_pinned: self.keep_pinned,
+            group_bytes: GROUP_BYTES,
             checker: Checker::new(0),
         };
         (worker, self.jobs.take().unwrap())
