@@ -9,6 +9,7 @@
 mod drivers;
 mod every_call;
 mod memory;
-mod outlives;
+mod options;
+pub mod outlives;
 mod registrable;
-mod served;
+pub mod served;

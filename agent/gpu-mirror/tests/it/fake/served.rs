@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tetris_gpu_mirror::client::{Acquired, Client, ClientError, Wanted, WantedModel};
@@ -29,36 +30,53 @@ pub struct Served<D: DeviceMemory + 'static> {
     _directory: Option<TempDir>,
     store: Arc<Store>,
     device: D,
-    server: Server<D>,
-    socket: PathBuf,
+    pub server: Server<D>,
+    pub socket: PathBuf,
     pub model: Vec<ObjectRef>,
 }
 
 impl<D: DeviceMemory + Clone + 'static> Served<D> {
-    fn new(device: D) -> Self {
+    pub fn new(device: D) -> Self {
         Self::with(device, &mirror::config(Limits::default()))
     }
 
     pub fn with(device: D, config: &ServerConfig) -> Self {
+        Self::with_capacity(device, config, u64::MAX)
+    }
+
+    /// A server that uses at most `capacity_bytes` of its device.
+    pub fn with_capacity(device: D, config: &ServerConfig, capacity_bytes: u64) -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
-        let served = Self::configured(device, directory.path(), config).unwrap();
+        let served = Self::configured(device, directory.path(), config, capacity_bytes).unwrap();
         Self {
             _directory: Some(directory),
             ..served
         }
     }
 
+    /// A server of the store in this folder, which an earlier server may have created.
     pub fn in_folder(device: D, folder: &Path) -> Result<Self, ServerError> {
-        Self::configured(device, folder, &mirror::config(Limits::default()))
+        let config = mirror::config(Limits::default());
+        Self::configured(device, folder, &config, u64::MAX)
     }
 
-    fn configured(device: D, folder: &Path, config: &ServerConfig) -> Result<Self, ServerError> {
+    fn configured(
+        device: D,
+        folder: &Path,
+        config: &ServerConfig,
+        capacity_bytes: u64,
+    ) -> Result<Self, ServerError> {
         let root = folder.join("store");
-        let store = Arc::new(Store::create(root, &CreateOptions::default()).unwrap());
+        let store = if root.exists() {
+            Store::open(root).unwrap()
+        } else {
+            Store::create(root, &CreateOptions::default()).unwrap()
+        };
+        let store = Arc::new(store);
         let served = ServedDevice {
             id: DEVICE,
             device: Arc::new(device.clone()),
-            capacity_bytes: u64::MAX,
+            capacity_bytes,
         };
         let server = Server::start(vec![served], config)?;
         let socket = folder.join("gpu");
@@ -88,7 +106,7 @@ impl<D: DeviceMemory + Clone + 'static> Served<D> {
         &self.store
     }
 
-    fn counters(&self) -> Counters {
+    pub fn counters(&self) -> Counters {
         self.server.counters()
     }
 
@@ -108,7 +126,7 @@ impl<D: DeviceMemory + Clone + 'static> Served<D> {
         objects.join(",")
     }
 
-    fn client(&self, test: &str, more: &[(&'static str, String)]) -> Process {
+    pub fn client(&self, test: &str, more: &[(&'static str, String)]) -> Process {
         let mut environment = vec![
             (SOCKET, self.socket.display().to_string()),
             (OBJECTS, self.objects()),
@@ -118,13 +136,25 @@ impl<D: DeviceMemory + Clone + 'static> Served<D> {
     }
 }
 
-fn acquire<D: DeviceMemory>(
+pub fn acquire<D: DeviceMemory>(
     socket: &Path,
     objects: &[ObjectRef],
     device: D,
 ) -> Result<Acquired<D>, ClientError> {
+    acquire_within(socket, objects, device, Duration::ZERO)
+}
+
+pub fn acquire_within<D: DeviceMemory>(
+    socket: &Path,
+    objects: &[ObjectRef],
+    device: D,
+    wait: Duration,
+) -> Result<Acquired<D>, ClientError> {
     let client = Client::connect(socket, D::KIND, LONG)?;
-    let wanted = Wanted::new(WantedModel::Objects(objects.to_vec()));
+    let wanted = Wanted {
+        wait,
+        ..Wanted::new(WantedModel::Objects(objects.to_vec()))
+    };
     client.acquire(Arc::new(device), &wanted, &mut |_| {})
 }
 
@@ -138,9 +168,8 @@ pub fn total() -> u64 {
     (NAMES.len() * KIB * 1024) as u64
 }
 
-/// Acquires the model, reports the result, and waits.
-fn client<D: DeviceMemory>(device: D) {
-    let socket = PathBuf::from(variable(SOCKET));
+/// Socket and model of the server that started this process.
+pub fn told() -> (PathBuf, Vec<ObjectRef>) {
     let parse = |entry: &str| {
         let (name, len) = entry.split_once(' ').unwrap();
         let (id, crc) = name.split_once('-').unwrap();
@@ -150,7 +179,13 @@ fn client<D: DeviceMemory>(device: D) {
             len: len.parse().unwrap(),
         }
     };
-    let objects: Vec<_> = variable(OBJECTS).split(',').map(parse).collect();
+    let objects = variable(OBJECTS).split(',').map(parse).collect();
+    (PathBuf::from(variable(SOCKET)), objects)
+}
+
+/// Acquires the model, reports the result, and waits.
+fn client<D: DeviceMemory>(device: D) {
+    let (socket, objects) = told();
     match acquire(&socket, &objects, device) {
         Ok(model) => {
             model.wait_all(LONG).unwrap();
@@ -219,9 +254,10 @@ fn server_of_importers() {
 
 #[test]
 fn a_client_that_cannot_import_or_is_killed_harms_nobody() {
-    let driver = FakeDriver::new();
-    driver.run_one("fake::served::server_of_importers");
-    driver.check();
+    for driver in FakeDriver::each() {
+        driver.run_one("fake::served::server_of_importers");
+        driver.check();
+    }
 }
 
 /// Loads the model and reports how its bytes were copied.
@@ -240,20 +276,20 @@ fn server_of_copies() {
 #[test]
 fn what_cannot_be_registered_is_staged() {
     let all = total();
-    for (driver, expected) in [
-        (
-            FakeDriver::new().with("READ_ONLY_REGISTER", 1),
-            format!("direct {all} staged 0"),
-        ),
-        (
-            // The limit of locked memory is 0.
-            FakeDriver::new()
-                .with("READ_ONLY_REGISTER", 1)
-                .failing("cuMemHostRegister_v2:2"),
-            format!("direct 0 staged {all}"),
-        ),
-    ] {
+    for driver in FakeDriver::each() {
+        let driver = driver.with("READ_ONLY_REGISTER", 1);
         let said = driver.run_one("fake::served::server_of_copies");
+        let expected = format!("direct {all} staged 0");
+        assert!(said.contains(&expected), "expected {expected}: {said}");
+        driver.check();
+    }
+    for driver in FakeDriver::each() {
+        // The limit of locked memory is 0.
+        let driver = driver
+            .with("READ_ONLY_REGISTER", 1)
+            .failing("cuMemHostRegister_v2:2");
+        let said = driver.run_one("fake::served::server_of_copies");
+        let expected = format!("direct 0 staged {all}");
         assert!(said.contains(&expected), "expected {expected}: {said}");
         driver.check();
     }
@@ -285,11 +321,11 @@ fn server_of_a_model_that_comes_back() {
 
 #[test]
 fn what_comes_back_to_a_device_is_registered_once() {
-    let driver = FakeDriver::new()
-        .with("READ_ONLY_REGISTER", 1)
-        .with("MEMORY_MIB", 24);
-    driver.run_one("fake::served::server_of_a_model_that_comes_back");
-    driver.check();
+    for driver in FakeDriver::each() {
+        let driver = driver.with("READ_ONLY_REGISTER", 1).with_room(24);
+        driver.run_one("fake::served::server_of_a_model_that_comes_back");
+        driver.check();
+    }
 }
 
 /// Another program allocates the memory after the server has counted it.
@@ -321,9 +357,11 @@ fn server_of_a_full_device() {
 
 #[test]
 fn a_device_that_is_full_is_told_and_used_again() {
-    let driver = FakeDriver::new().with("MEMORY_MIB", 64);
-    driver.run_one("fake::served::server_of_a_full_device");
-    driver.check();
+    for driver in FakeDriver::each() {
+        let driver = driver.with_room(64);
+        driver.run_one("fake::served::server_of_a_full_device");
+        driver.check();
+    }
 }
 
 /// An illegal access ends the use of the device by this process: every load fails with a reason,
@@ -347,8 +385,10 @@ fn server_that_cannot_go_on() {
 
 #[test]
 fn an_illegal_access_fails_every_load_and_hangs_none() {
-    let driver = FakeDriver::new().with("FAULT_AT_COPY", 20);
-    let said = driver.run_one("fake::served::server_that_cannot_go_on");
-    assert!(said.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{said}");
-    driver.check();
+    for driver in FakeDriver::each() {
+        let driver = driver.with("FAULT_AT_COPY", 20);
+        let said = driver.run_one("fake::served::server_that_cannot_go_on");
+        assert!(said.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{said}");
+        driver.check();
+    }
 }
