@@ -7,6 +7,7 @@ mod cuda;
 mod fake;
 mod fake_driver;
 mod fuzz_corpus;
+mod gpu;
 mod host;
 mod hostile;
 mod lingering;

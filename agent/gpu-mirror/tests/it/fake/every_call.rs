@@ -125,19 +125,25 @@ const TIMES: u32 = 4;
 
 fn fails_once(call: &str) {
     for at in 1..=TIMES {
-        let driver = FakeDriver::new()
-            .failing(&format!("{call}:999:{at}:1"))
-            .with("READ_ONLY_REGISTER", 1)
-            .with("DELAY_US", 0);
-        let said = driver.run_one("fake::every_call::all_calls");
-        assert_eq!(driver.remembers("misuse"), "", "{call} {at}: {said}");
-        if !CLEAN_UP.contains(&call) {
-            assert_eq!(driver.remembers("leaks"), "", "{call} {at}: {said}");
-        }
-        if at == 1 && !CLEAN_UP.contains(&call) {
-            let said_so = said.contains("(999)") || said.contains("999");
-            assert!(said_so || call == "cuMemHostRegister_v2", "{call}: {said}");
-        }
+        fails(call, at, FakeDriver::new());
+    }
+    fails(call, 1, FakeDriver::unkind());
+}
+
+/// The occurrence `at` of the call fails.
+fn fails(call: &str, at: u32, driver: FakeDriver) {
+    let driver = driver
+        .failing(&format!("{call}:999:{at}:1"))
+        .with("READ_ONLY_REGISTER", 1)
+        .with("DELAY_US", 0);
+    let said = driver.run_one("fake::every_call::all_calls");
+    assert_eq!(driver.remembers("misuse"), "", "{call} {at}: {said}");
+    if !CLEAN_UP.contains(&call) {
+        assert_eq!(driver.remembers("leaks"), "", "{call} {at}: {said}");
+    }
+    if at == 1 && !CLEAN_UP.contains(&call) {
+        let said_so = said.contains("(999)") || said.contains("999");
+        assert!(said_so || call == "cuMemHostRegister_v2", "{call}: {said}");
     }
 }
 
@@ -157,11 +163,13 @@ fn a_clean_up_that_fails_does_no_further_harm() {
 
 #[test]
 fn nothing_fails_without_a_reason() {
-    let driver = FakeDriver::new().with("READ_ONLY_REGISTER", 1);
-    let said = driver.run_one("fake::every_call::all_calls");
-    assert!(
-        said.contains("virtual: Ok(())") && said.contains("legacy: Ok(())"),
-        "{said}"
-    );
-    driver.check();
+    for driver in FakeDriver::each() {
+        let driver = driver.with("READ_ONLY_REGISTER", 1);
+        let said = driver.run_one("fake::every_call::all_calls");
+        assert!(
+            said.contains("virtual: Ok(())") && said.contains("legacy: Ok(())"),
+            "{said}"
+        );
+        driver.check();
+    }
 }

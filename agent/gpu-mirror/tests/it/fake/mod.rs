@@ -9,6 +9,8 @@
 mod drivers;
 mod every_call;
 mod memory;
-mod outlives;
+mod options;
+pub mod outlives;
 mod registrable;
-mod served;
+mod registrations;
+pub mod served;

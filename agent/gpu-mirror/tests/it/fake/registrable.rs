@@ -86,15 +86,16 @@ fn server_that_cannot() {
     tell(VmmDevice::open(0).unwrap(), true);
 }
 
-/// A device with room for one model.
-fn one_model_at_a_time() -> FakeDriver {
-    FakeDriver::new().with("MEMORY_MIB", 24)
-}
-
-fn expect(driver: &FakeDriver, test: &str, expected: &str) {
-    let said = driver.run_one(&format!("fake::registrable::{test}"));
-    assert!(said.contains(expected), "expected {expected}: {said}");
-    driver.check();
+/// Each driver has a device with room for one model.
+fn expect(read_only_register: i32, test: &str, expected: &str) {
+    for driver in FakeDriver::each() {
+        let driver = driver
+            .with("READ_ONLY_REGISTER", read_only_register)
+            .with_room(24);
+        let said = driver.run_one(&format!("fake::registrable::{test}"));
+        assert!(said.contains(expected), "expected {expected}: {said}");
+        driver.check();
+    }
 }
 
 #[test]
@@ -107,30 +108,29 @@ fn pages_are_registered_where_the_driver_takes_no_read_only_ones() {
         "direct {all} staged {} pages {{\"r--s could be writable\"}}",
         2 * all
     );
-    expect(&one_model_at_a_time(), "server_with_descriptors", &expected);
+    expect(0, "server_with_descriptors", &expected);
 }
 
 #[test]
 fn who_cannot_open_objects_for_writing_stages() {
     let expected = format!("direct 0 staged {}", 3 * total());
-    expect(&one_model_at_a_time(), "server_that_cannot", &expected);
+    expect(0, "server_that_cannot", &expected);
 }
 
 #[test]
 fn who_may_not_open_objects_for_writing_stages() {
     let expected = format!("direct 0 staged {}", 3 * total());
-    expect(&one_model_at_a_time(), "server_that_may_not", &expected);
+    expect(0, "server_that_may_not", &expected);
 }
 
 #[test]
 fn objects_are_not_opened_for_writing_where_the_driver_takes_read_only_pages() {
-    let driver = one_model_at_a_time().with("READ_ONLY_REGISTER", 1);
     let expected = format!(
         "direct {} staged {} pages {{\"r--s never\"}}",
         total(),
         2 * total()
     );
-    expect(&driver, "server_with_descriptors", &expected);
+    expect(1, "server_with_descriptors", &expected);
 }
 
 /// The driver refuses the first registration and accepts the second.
@@ -170,8 +170,10 @@ fn a_refused_registration_leaves_pages_read_only() {
         return;
     }
     for test in ["registrations_by_descriptors", "registrations_by_handles"] {
-        let driver = FakeDriver::new().failing("cuMemHostRegister_v2:2:1:1");
-        driver.run_one(&format!("fake::registrable::{test}"));
-        driver.check();
+        for driver in FakeDriver::each() {
+            let driver = driver.failing("cuMemHostRegister_v2:2:1:1");
+            driver.run_one(&format!("fake::registrable::{test}"));
+            driver.check();
+        }
     }
 }
