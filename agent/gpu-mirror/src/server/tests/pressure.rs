@@ -103,7 +103,7 @@ fn a_driver_that_does_not_return_is_told_to_clients_that_wait_for_chunks() {
             .devices
             .get_mut(&DEVICE)
             .unwrap()
-            .making = Some(since)
+            .making = Some(since);
     };
     make(since(Duration::ZERO));
     assert_eq!(hung(client.held.client), None);

@@ -20,10 +20,10 @@ fn mappings() -> usize {
 }
 
 /// The primary context of a device, current on this thread, as a framework has it.
-struct Framework(i32);
+pub struct Framework(i32);
 
 impl Framework {
-    fn enter(device: i32) -> Self {
+    pub fn enter(device: i32) -> Self {
         let mut context = ptr::null_mut();
         // SAFETY: the driver is initialized, and `context` may be written.
         let code = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, device) };
@@ -37,41 +37,42 @@ impl Framework {
 impl Drop for Framework {
     fn drop(&mut self) {
         let mut context = ptr::null_mut();
-        // SAFETY: pushed on this thread, and retained, by `enter`.
-        unsafe {
-            assert_eq!(sys::cuCtxPopCurrent_v2(&raw mut context) as u32, 0);
-            assert_eq!(sys::cuDevicePrimaryCtxRelease_v2(self.0) as u32, 0);
-        }
+        // SAFETY: pushed on this thread by `enter`.
+        let popped = unsafe { sys::cuCtxPopCurrent_v2(&raw mut context) };
+        assert_eq!(popped as u32, 0);
+        // SAFETY: retained by `enter`.
+        let released = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.0) };
+        assert_eq!(released as u32, 0);
     }
 }
 
 /// A capture of the strictest mode, which forbids calls to all threads.
-struct Capture(sys::CUstream);
+pub struct Capture(sys::CUstream);
 
 impl Capture {
-    fn begin() -> Self {
+    pub fn begin() -> Self {
         let mut stream = ptr::null_mut();
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
         // SAFETY: a context is current, and `stream` may be written.
-        unsafe {
-            assert_eq!(sys::cuStreamCreate(&raw mut stream, 1) as u32, 0);
-            assert_eq!(sys::cuStreamBeginCapture_v2(stream, mode) as u32, 0);
-        }
+        let created = unsafe { sys::cuStreamCreate(&raw mut stream, 1) };
+        assert_eq!(created as u32, 0);
+        // SAFETY: the stream has just been created.
+        let begun = unsafe { sys::cuStreamBeginCapture_v2(stream, mode) };
+        assert_eq!(begun as u32, 0);
         Self(stream)
     }
 
     /// Ends it. Returns the driver's answer.
-    fn end(self) -> u32 {
+    pub fn end(self) -> u32 {
         let mut graph = ptr::null_mut();
         // SAFETY: the stream is in capture, by this thread.
         let code = unsafe { sys::cuStreamEndCapture(self.0, &raw mut graph) } as u32;
-        // SAFETY: made by `begin`, and by the call above.
-        unsafe {
-            if code == 0 {
-                assert_eq!(sys::cuGraphDestroy(graph) as u32, 0);
-            }
-            assert_eq!(sys::cuStreamDestroy_v2(self.0) as u32, 0);
+        if code == 0 {
+            // SAFETY: made by the call above.
+            assert_eq!(unsafe { sys::cuGraphDestroy(graph) } as u32, 0);
         }
+        // SAFETY: made by `begin`.
+        assert_eq!(unsafe { sys::cuStreamDestroy_v2(self.0) } as u32, 0);
         code
     }
 }
@@ -109,10 +110,11 @@ fn program_that_captures() {
 
 #[test]
 fn a_capture_is_not_disturbed_and_memory_is_unmapped_after_it() {
-    let driver = FakeDriver::new();
-    driver.run_one("fake::lifetimes::program_that_captures");
-    assert_eq!(driver.remembers("captures"), "");
-    driver.check();
+    for driver in FakeDriver::each() {
+        driver.run_one("fake::lifetimes::program_that_captures");
+        assert_eq!(driver.remembers("captures"), "");
+        driver.check();
+    }
 }
 
 /// A program that takes no pause: the driver refuses the wait.
@@ -136,9 +138,10 @@ fn program_that_captures_without_a_pause() {
 
 #[test]
 fn memory_that_cannot_be_waited_for_is_not_unmapped() {
-    let driver = FakeDriver::new();
-    driver.run_one("fake::lifetimes::program_that_captures_without_a_pause");
-    driver.check();
+    for driver in FakeDriver::each() {
+        driver.run_one("fake::lifetimes::program_that_captures_without_a_pause");
+        driver.check();
+    }
 }
 
 /// The device never says that it has finished.
@@ -191,7 +194,9 @@ fn program_with_a_context_of_its_own() {
 
 #[test]
 fn the_current_context_is_waited_for() {
-    let driver = FakeDriver::new().with("DEVICES", 2).with("DELAY_US", -1);
-    driver.run_one("fake::lifetimes::program_with_a_context_of_its_own");
-    driver.check();
+    for driver in FakeDriver::each() {
+        let driver = driver.with("DEVICES", 2).with("DELAY_US", -1);
+        driver.run_one("fake::lifetimes::program_with_a_context_of_its_own");
+        driver.check();
+    }
 }

@@ -8,7 +8,7 @@
 
 mod drivers;
 mod every_call;
-mod lifetimes;
+pub mod lifetimes;
 mod memory;
 mod options;
 pub mod outlives;

@@ -46,9 +46,11 @@ fn program_that_starts_early() {
 
 #[test]
 fn a_driver_that_is_not_ready_is_asked_again() {
-    let driver = FakeDriver::new().with("NOT_READY_CALLS", 2);
-    driver.run_one("fake::starts::program_that_starts_early");
-    driver.check();
+    for driver in FakeDriver::each() {
+        let driver = driver.with("NOT_READY_CALLS", 2);
+        driver.run_one("fake::starts::program_that_starts_early");
+        driver.check();
+    }
 }
 
 #[test]
@@ -74,9 +76,11 @@ fn server_of_a_device_for_one() {
 
 #[test]
 fn a_device_for_one_process_says_so_to_the_others() {
-    let driver = FakeDriver::new().with("COMPUTE_MODE", 3);
-    driver.run_one("fake::starts::server_of_a_device_for_one");
-    driver.check();
+    for driver in FakeDriver::each() {
+        let driver = driver.with("COMPUTE_MODE", 3);
+        driver.run_one("fake::starts::server_of_a_device_for_one");
+        driver.check();
+    }
 }
 
 #[test]
@@ -89,9 +93,11 @@ fn client_of_mps() {
 
 #[test]
 fn a_client_of_mps_is_told_that_it_is_one() {
-    let driver = FakeDriver::new().with("MPS", 1);
-    driver.run_one("fake::starts::client_of_mps");
-    driver.check();
+    for driver in FakeDriver::each() {
+        let driver = driver.with("MPS", 1);
+        driver.run_one("fake::starts::client_of_mps");
+        driver.check();
+    }
 }
 
 /// A device with room for one model, whose client is killed, and a load at once.
