@@ -24,13 +24,19 @@
 //!   last process that got it has ended.
 //! - C7: with several tenants, none takes all connections: each may have as many as are free.
 //!
+//! - C8: the capacity of a device is at most the memory that the server has there and what is free
+//!   beside it. Where other programs take the memory first, a load waits for some seconds, then idle
+//!   models leave, then the load is refused.
+//! - C9: a client that waits for chunks hears of the server every second, as long as the device's
+//!   thread returns from the driver. Others' copies do not delay its chunks.
+//!
 //! **Restart.** A server starts empty. It does not own or hand out memory that clients of an
 //! earlier server still map: it sees less free memory on the device and stays below that. The
 //! driver frees the old memory when the last of those clients has released it. Objects in flight
 //! when the server died never arrive, and their clients notice the end of the connection.
 //!
 //! **Caveats.** Copies run in the order of admissions, one transfer at a time for each device, so a
-//! small model waits for a large one. All clients that wait for room retry when some becomes free,
+//! small model's objects wait for those of a large one. All clients that wait for room retry when some becomes free,
 //! in no order. A child forked while its parent held a model keeps the model held.
 
 mod check;
@@ -39,14 +45,17 @@ mod connection_limit;
 mod core;
 mod damaged;
 mod error;
+mod failure;
 mod importer;
 mod jobs;
 mod lingering;
 mod listen;
 mod lost;
 mod mailbox;
+mod maker;
 mod metrics;
 mod pool;
+mod pressure;
 mod report;
 mod session;
 mod source;
@@ -67,7 +76,7 @@ use std::time::Duration;
 use tetris_store_layout::Store;
 use tetris_wire::Bell;
 
-pub use config::{DEFAULT_KEEP_PINNED, Limits, ServerConfig};
+pub use config::{DEFAULT_KEEP_PINNED, DEFAULT_MEMORY_PATIENCE, Limits, ServerConfig};
 pub use error::ServerError;
 pub use metrics::Counters;
 pub use report::{DeviceReport, Report, TenantReport};
@@ -76,6 +85,7 @@ use self::check::Checker;
 use self::core::Core;
 use self::jobs::Job;
 use self::listen::{Listener, TenantSocket};
+use self::maker::Maker;
 use self::state::{Slot, State};
 use self::tenant::Tenant;
 use self::worker::Worker;
@@ -91,8 +101,8 @@ pub struct ServedDevice<D> {
     pub id: DeviceId,
     /// Its memory.
     pub device: Arc<D>,
-    /// Limit of the mirror's memory in bytes. The server lowers it to the memory that is free at
-    /// its start.
+    /// Limit of the mirror's memory in bytes. The server uses less while other programs have the
+    /// memory.
     pub capacity_bytes: u64,
 }
 
@@ -141,9 +151,12 @@ impl<D: DeviceMemory + 'static> Server<D> {
         let (mut slots, mut jobs) = (BTreeMap::new(), Vec::new());
         for (served, executor) in devices {
             let info = served.device.info()?;
-            manager.set_capacity(served.id, served.capacity_bytes.min(info.free_bytes));
+            warn_of_mode(served.id, &info);
+            let limit_bytes = served.capacity_bytes.min(info.total_bytes);
+            manager.set_capacity(served.id, limit_bytes.min(info.free_bytes));
+            manager.set_limit(served.id, limit_bytes);
             let (id, (sender, receiver)) = (served.id, channel());
-            let slot = slot(served.device, info, executor, config, sender);
+            let slot = slot(served.device, info, limit_bytes, executor, config, sender);
             jobs.push((id, Arc::clone(&slot.registrar), executor, receiver));
             if slots.insert(id, slot).is_some() || slots.len() > MAX_DEVICES {
                 return Err(ServerError::Devices { most: MAX_DEVICES });
@@ -162,6 +175,12 @@ impl<D: DeviceMemory + 'static> Server<D> {
             if let Err(error) = executor.prepare() {
                 tracing::warn!(%error, device = %id, "no pinned buffers yet: the first load makes them");
             }
+            let maker = Maker {
+                core: Arc::clone(&server.core),
+                id,
+                device: Arc::clone(executor.registrar().device()),
+                patience: config.memory_patience,
+            };
             let worker = Worker {
                 core: Arc::clone(&server.core),
                 id,
@@ -170,14 +189,22 @@ impl<D: DeviceMemory + 'static> Server<D> {
                 executor,
                 checker: Checker::new(config.check_bytes_per_sec),
             };
-            server.work(worker, receiver)?;
+            server.work(maker, worker, receiver)?;
         }
         Ok(server)
     }
 
-    /// Starts a device's thread.
-    fn work(&mut self, worker: Worker<D>, jobs: Receiver<Job>) -> Result<(), ServerError> {
-        let thread = spawn("mirror-device", move || worker.run(&jobs))?;
+    /// Starts a device's threads.
+    fn work(
+        &mut self,
+        maker: Maker<D>,
+        worker: Worker<D>,
+        jobs: Receiver<Job>,
+    ) -> Result<(), ServerError> {
+        let (sender, copies) = channel();
+        let thread = spawn("mirror-chunks", move || maker.run(&jobs, &sender))?;
+        self.workers.push(thread);
+        let thread = spawn("mirror-device", move || worker.run(&copies))?;
         self.workers.push(thread);
         Ok(())
     }
@@ -353,20 +380,26 @@ impl<D: DeviceMemory + 'static> Drop for Server<D> {
 fn slot<D: DeviceMemory>(
     device: Arc<D>,
     info: DeviceInfo,
+    limit_bytes: u64,
     executor: ExecutorConfig,
     config: &ServerConfig,
     jobs: Sender<Job>,
 ) -> Slot<D> {
-    let limit_bytes = if config.keep_pinned.is_zero() {
+    let pin_limit_bytes = if config.keep_pinned.is_zero() {
         0
     } else {
         executor.pin_limit_bytes()
     };
-    let registrar = Registrar::new(Arc::clone(&device), limit_bytes, executor.group_bytes());
+    let group_bytes = executor.group_bytes();
+    let registrar = Registrar::new(Arc::clone(&device), pin_limit_bytes, group_bytes);
     Slot {
         device,
         uuid: info.uuid,
         name: info.name,
+        mode: info.mode,
+        limit_bytes,
+        making: None,
+        making_bytes: 0,
         group_bytes: executor.group_bytes(),
         registrar: Arc::new(registrar),
         lost: None,
@@ -374,6 +407,13 @@ fn slot<D: DeviceMemory>(
         chunks: BTreeMap::new(),
         lingering: BTreeMap::new(),
         jobs,
+    }
+}
+
+/// Says at the start what a device's mode means for clients.
+fn warn_of_mode(device: DeviceId, info: &DeviceInfo) {
+    if let Some(trouble) = info.mode.trouble() {
+        tracing::warn!(%device, uuid = %info.uuid, mode = info.mode.name(), "{trouble}");
     }
 }
 

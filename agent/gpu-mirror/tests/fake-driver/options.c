@@ -27,8 +27,8 @@ static long number(const char *name, long otherwise) {
     return text == NULL || *text == 0 ? otherwise : strtol(text, NULL, 10);
 }
 
-/* What the device has, and then how unkind the driver is: calls that take time, memory that others use or that comes back
- * late, addresses and sizes that forgive nothing, a driver that starts late or refuses contexts. */
+/* First the device, then the unkind options: calls that take time, memory that others use or that comes back late, addresses
+ * and sizes that forgive nothing, a driver that starts late or refuses contexts. */
 void options_read(void) {
     const bool unkind = number("FAKE_CUDA_UNKIND", 0) != 0;
     options.state = getenv("FAKE_CUDA_STATE");

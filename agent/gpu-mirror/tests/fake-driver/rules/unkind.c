@@ -387,7 +387,7 @@ static void mps(void) {
 static CUstream captured, other;
 static CUevent event;
 
-/* What a thread that does not capture may do meanwhile. */
+/* Calls of another thread during the capture. */
 static void *beside(void *expected) {
     CUresult code = *(CUresult *)expected;
     CUcontext context;
@@ -461,12 +461,11 @@ static void capture(void) {
     FINE(cuStreamBeginCapture_v2(captured, OF_THREAD));
     ANSWERS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuEventQuery(event));
     end_capture(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    /* Nor for a thread that says so. */
+    /* A thread in relaxed mode is not forbidden anything but waits for the capture itself. */
     FINE(cuStreamBeginCapture_v2(captured, GLOBAL));
     FINE(cuThreadExchangeStreamCaptureMode(&mode));
     HOLDS(mode == GLOBAL);
     FINE(cuStreamSynchronize(other));
-    /* But the device, and the stream itself, cannot be waited for. */
     FINE(cuEventRecord(event, captured));
     ANSWERS(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(event));
     pthread_create(&thread, NULL, end_elsewhere, NULL);

@@ -240,7 +240,7 @@ fn the_tests_for_gpus_pass_with_the_fake_driver() {
     for driver in [
         FakeDriver::new().with("DELAY_US", 0),
         FakeDriver::new().with("DELAY_US", -1),
-        FakeDriver::unkind(),
+        FakeDriver::unkind().with("DELAY_US", 0),
     ] {
         driver.run(&["compute::cuda_"]);
         driver.check();

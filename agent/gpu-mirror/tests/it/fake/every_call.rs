@@ -27,7 +27,8 @@ pub const CLEAN_UP: [&str; 13] = [
     "cuStreamSynchronize",
 ];
 
-pub const OTHERS: [&str; 26] = [
+pub const OTHERS: [&str; 28] = [
+    "cuCtxGetCurrent",
     "cuCtxSynchronize",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
@@ -54,6 +55,7 @@ pub const OTHERS: [&str; 26] = [
     "cuMemcpyDtoH_v2",
     "cuMemcpyHtoDAsync_v2",
     "cuStreamCreate",
+    "cuThreadExchangeStreamCaptureMode",
 ];
 
 /// Uses every function once or twice.

@@ -8,9 +8,11 @@
 
 mod drivers;
 mod every_call;
+pub mod lifetimes;
 mod memory;
 mod options;
 pub mod outlives;
 mod registrable;
 mod registrations;
 pub mod served;
+mod starts;

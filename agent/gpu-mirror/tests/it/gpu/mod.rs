@@ -3,6 +3,8 @@
 //! driver.
 
 mod attach;
+mod capacity;
+mod capture;
 mod daemons;
 mod imports;
 
