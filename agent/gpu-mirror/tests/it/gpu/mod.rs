@@ -7,6 +7,7 @@ mod capacity;
 mod capture;
 mod daemons;
 mod imports;
+mod pinned;
 
 use crate::fake_driver::FakeDriver;
 
