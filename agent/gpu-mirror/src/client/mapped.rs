@@ -95,7 +95,9 @@ impl<D: DeviceMemory> Mappings<D> {
             // Host memory needs no wait, and a forked child has no reaper.
             return unmapping.attempt();
         }
-        if let Err(error) = self.device.finish_here() {
+        if let Err(error) = self.device.finish_here()
+            && !error.ends_all_work()
+        {
             // Kernels of that context may run on.
             unmapping.leak();
             return Err(error);

@@ -95,23 +95,38 @@ impl UnmappingPause {
 impl Drop for UnmappingPause {
     fn drop(&mut self) {
         PAUSES.fetch_sub(1, Ordering::SeqCst);
-        if let Some(Some(thread)) = THREAD.get() {
+        if let Some(thread) = started() {
             let _sent = thread.send(Message::Settle(None));
         }
     }
 }
 
-/// The way to the thread; `None` if it could not be started.
-static THREAD: OnceLock<Option<Sender<Message>>> = OnceLock::new();
+/// The way to the thread.
+struct Way {
+    messages: Sender<Message>,
+    /// Process in which the thread runs: a forked child has none.
+    process: u32,
+}
 
+/// The way to the thread, once it was needed; `None` if it could not be started.
+static THREAD: OnceLock<Option<Way>> = OnceLock::new();
+
+/// The way to this process's thread, if it has been started.
+fn started() -> Option<&'static Sender<Message>> {
+    let way = THREAD.get()?.as_ref()?;
+    (way.process == std::process::id()).then_some(&way.messages)
+}
+
+/// The way to this process's thread, which is started if need be.
 fn thread() -> Option<&'static Sender<Message>> {
-    let start = || {
-        let (sender, receiver) = channel();
+    THREAD.get_or_init(|| {
+        let (messages, receiver) = channel();
         let thread = thread::Builder::new().name("tetris-unmap".to_owned());
-        let started = thread.spawn(move || Reaper::default().run(&receiver));
-        started.is_ok().then_some(sender)
-    };
-    THREAD.get_or_init(start).as_ref()
+        let begun = thread.spawn(move || Reaper::default().run(&receiver));
+        let process = std::process::id();
+        begun.is_ok().then_some(Way { messages, process })
+    });
+    started()
 }
 
 /// Has memory unmapped.
@@ -140,7 +155,7 @@ pub(super) fn take_and_wait(memory: Box<dyn Unmap>) -> Result<(), MemoryError> {
 
 /// Waits until this process has tried to unmap all models that it has let go of.
 pub fn settle_unmapping() {
-    if let Some(Some(thread)) = THREAD.get() {
+    if let Some(thread) = started() {
         let (done, answer) = sync_channel(1);
         let _sent = thread.send(Message::Settle(Some(done)));
         let _answered = answer.recv();

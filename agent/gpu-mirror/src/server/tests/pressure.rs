@@ -97,13 +97,8 @@ fn a_driver_that_does_not_return_is_told_to_clients_that_wait_for_chunks() {
     assert_eq!(hung(client.held.client), None);
     let since = |ago| Instant::now().checked_sub(ago).unwrap();
     let make = |since| {
-        fixture
-            .core
-            .state()
-            .devices
-            .get_mut(&DEVICE)
-            .unwrap()
-            .making = Some(since);
+        let mut state = fixture.core.state();
+        state.devices.get_mut(&DEVICE).unwrap().making = Some(since);
     };
     make(since(Duration::ZERO));
     assert_eq!(hung(client.held.client), None);

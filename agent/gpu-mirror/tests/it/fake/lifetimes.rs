@@ -38,11 +38,11 @@ impl Drop for Framework {
     fn drop(&mut self) {
         let mut context = ptr::null_mut();
         // SAFETY: pushed on this thread by `enter`.
-        let popped = unsafe { sys::cuCtxPopCurrent_v2(&raw mut context) };
-        assert_eq!(popped as u32, 0);
+        let code = unsafe { sys::cuCtxPopCurrent_v2(&raw mut context) };
+        assert_eq!(code as u32, 0);
         // SAFETY: retained by `enter`.
-        let released = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.0) };
-        assert_eq!(released as u32, 0);
+        let code = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.0) };
+        assert_eq!(code as u32, 0);
     }
 }
 
@@ -54,11 +54,11 @@ impl Capture {
         let mut stream = ptr::null_mut();
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
         // SAFETY: a context is current, and `stream` may be written.
-        let created = unsafe { sys::cuStreamCreate(&raw mut stream, 1) };
-        assert_eq!(created as u32, 0);
-        // SAFETY: the stream has just been created.
-        let begun = unsafe { sys::cuStreamBeginCapture_v2(stream, mode) };
-        assert_eq!(begun as u32, 0);
+        let code = unsafe { sys::cuStreamCreate(&raw mut stream, 1) };
+        assert_eq!(code as u32, 0);
+        // SAFETY: the stream has just been made.
+        let code = unsafe { sys::cuStreamBeginCapture_v2(stream, mode) };
+        assert_eq!(code as u32, 0);
         Self(stream)
     }
 
@@ -69,10 +69,12 @@ impl Capture {
         let code = unsafe { sys::cuStreamEndCapture(self.0, &raw mut graph) } as u32;
         if code == 0 {
             // SAFETY: made by the call above.
-            assert_eq!(unsafe { sys::cuGraphDestroy(graph) } as u32, 0);
+            let destroyed = unsafe { sys::cuGraphDestroy(graph) };
+            assert_eq!(destroyed as u32, 0);
         }
         // SAFETY: made by `begin`.
-        assert_eq!(unsafe { sys::cuStreamDestroy_v2(self.0) } as u32, 0);
+        let destroyed = unsafe { sys::cuStreamDestroy_v2(self.0) };
+        assert_eq!(destroyed as u32, 0);
         code
     }
 }
