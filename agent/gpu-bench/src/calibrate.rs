@@ -3,22 +3,26 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tetris_gpu_mirror::copy::{DEFAULT_GROUP_BYTES, DEFAULT_SIZES, elbow, measure};
-use tetris_gpu_mirror::memory::{HostSlice, Protection};
+use tetris_gpu_mirror::copy::{DEFAULT_GROUP_BYTES, DEFAULT_SIZES, best_group_bytes, measure};
+use tetris_gpu_mirror::memory::{HostSlice, MemoryKind, Protection};
 
 use crate::BenchError;
 use crate::backend::Backend;
 
-/// Number of bytes copied for each size.
-const BYTES: u64 = 64 << 20;
-/// Slack below the best throughput, as in the daemon.
-const SLACK_PERCENT: u64 = 5;
+/// Number of bytes copied for each size, as in the daemon.
+const BYTES: u64 = 512 << 20;
+/// The same on the simulated device, whose figures say nothing about sizes.
+const SIMULATED_BYTES: u64 = 64 << 20;
 
 /// Measures the elbow on this device. Returns a group size in bytes.
 pub(crate) fn group_bytes<D: Backend>(device: &D) -> Result<u64, BenchError> {
-    let chunk = device.create(BYTES)?;
-    let mapping = device.map(device.reserve(BYTES)?, &chunk, Protection::ReadWrite)?;
-    let from = HostSlice::whole(Arc::new(device.pinned(BYTES as usize)?));
+    let bytes = match D::KIND {
+        MemoryKind::Host => SIMULATED_BYTES,
+        MemoryKind::CudaDescriptors | MemoryKind::CudaHandles => BYTES,
+    };
+    let chunk = device.create(bytes)?;
+    let mapping = device.map(device.reserve(bytes)?, &chunk, Protection::ReadWrite)?;
+    let from = HostSlice::whole(Arc::new(device.pinned(bytes as usize)?));
     let start = Instant::now();
     let samples = measure(
         device,
@@ -27,5 +31,5 @@ pub(crate) fn group_bytes<D: Backend>(device: &D) -> Result<u64, BenchError> {
         &DEFAULT_SIZES,
         &mut || start.elapsed(),
     )?;
-    Ok(elbow(&samples, SLACK_PERCENT).unwrap_or(DEFAULT_GROUP_BYTES))
+    Ok(best_group_bytes(&samples).unwrap_or(DEFAULT_GROUP_BYTES))
 }

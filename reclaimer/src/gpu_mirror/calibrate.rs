@@ -3,23 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tetris_gpu_mirror::copy::{DEFAULT_GROUP_BYTES, DEFAULT_SIZES, Sample, elbow, measure};
+use tetris_gpu_mirror::copy::{
+    DEFAULT_GROUP_BYTES, DEFAULT_SIZES, Sample, best_group_bytes, measure,
+};
 use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, MemoryError, Protection};
 
-/// No run begins after this. A run copies twice [`MOST_BYTES`]: 13 ms at 10 GB/s.
+/// No run begins after this. A run copies [`MOST_BYTES`] and a little more: 56 ms at 10 GB/s.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Of device memory and of pinned memory, while it lasts.
-const MOST_BYTES: u64 = 64 << 20;
+/// Length of a sample, and of the device memory and pinned memory for it: sizes differ by few
+/// percent, which a shorter sample does not show.
+const MOST_BYTES: u64 = 512 << 20;
 /// Each size is tried as often, if there is time: disturbances make a run slower, and the
 /// fastest counts.
 const ROUNDS: usize = 3;
-/// Sizes that may come of it. Sixteen buffers of the largest are 256 MiB, where pages cannot be
-/// registered.
+/// Sizes that may come of it. Sixteen buffers of the largest are 256 MiB for each device.
 const SIZES: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
-/// Throughput that is given up for groups that are smaller, and so arrive earlier.
-const SLACK_PERCENT: u64 = 5;
-
-/// The size of groups for `device`: the configured one, else the elbow, else 2 MiB. At most a
+/// The size of groups for `device`: the configured one, else the best of a run, else 2 MiB. At most a
 /// quarter of `device_bytes` is taken meanwhile.
 pub(super) fn group_bytes<D: DeviceMemory>(
     device: &D,
@@ -32,9 +31,7 @@ pub(super) fn group_bytes<D: DeviceMemory>(
     }
     let started = Instant::now();
     let samples = samples(device, device_bytes / 4, &mut || started.elapsed());
-    let found = samples
-        .as_ref()
-        .map(|samples| elbow(samples, SLACK_PERCENT));
+    let found = samples.as_ref().map(|samples| best_group_bytes(samples));
     let took = started.elapsed();
     match found {
         Ok(Some(bytes)) => {
@@ -116,6 +113,21 @@ mod tests {
         let found = group_bytes(&device, 0, None, 64 * MIB);
         assert!(SIZES.contains(&found) && found.is_power_of_two(), "{found}");
         assert_eq!(device.info().unwrap().free_bytes, 64 * MIB);
+    }
+
+    #[test]
+    fn a_sample_is_as_long_as_half_a_gib_if_a_quarter_of_the_device_is() {
+        let device = HostDevice::new(2048 * MIB);
+        let rates = |most_bytes| {
+            let mut ticks = 0;
+            let mut clock = || {
+                ticks += 1;
+                Duration::from_millis(ticks)
+            };
+            samples(&device, most_bytes, &mut clock).unwrap()[0].bytes_per_second
+        };
+        assert_eq!(rates(64 * MIB), 64_000 * MIB);
+        assert_eq!(rates(1024 * MIB), 512_000 * MIB);
     }
 
     #[test]

@@ -7,8 +7,7 @@ use tetris_gpu_mirror::protocol::MAX_DEVICES;
 use super::{GpuMirrorConfig, Implementation};
 use crate::field_error::FieldError;
 
-/// As many buffers of a group's size are pinned where pages cannot be registered, so a group has
-/// bounds.
+/// Sixteen buffers of a group's size are pinned for each device, so a group has bounds.
 const GROUP_BYTES: std::ops::RangeInclusive<u64> = 65_536..=67_108_864;
 /// At most a day: longer references would only keep room from the store.
 const PINNED_SECS: std::ops::RangeInclusive<u64> = 0..=86_400;

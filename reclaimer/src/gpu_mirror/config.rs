@@ -57,11 +57,11 @@ pub struct GpuMirrorConfig {
     #[serde(default, with = "tetris_conventions::size::optional")]
     pub group_bytes: Option<u64>,
     /// Bytes of the stores' pages that are registered with the driver at a time, for each device.
-    /// With 0, and beyond it, copies go through pinned buffers.
+    /// With 0, and beyond it, copies go through pinned buffers, as a first load does.
     #[serde(default = "default_pinned_bytes", with = "tetris_conventions::size")]
     pub pinned_bytes: u64,
     /// Seconds that pages stay registered after their last use, and cannot be freed unless the
-    /// store needs the room; 0: until a load ends.
+    /// store needs the room; 0: none are registered.
     #[serde(
         default = "default_pinned_secs",
         with = "tetris_conventions::duration::seconds"

@@ -8,7 +8,7 @@ mod page_cache;
 
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 
@@ -103,21 +103,30 @@ impl Mapping {
         }
     }
 
-    /// Runs `run` while the pages of an [`Access::Registrable`] mapping may be written, and takes that back in any case, also when
+    /// Runs `run` while the pages of `part` of an [`Access::Registrable`] mapping may be written, and takes that back in any case, also when
     /// `run` panics. For one purpose: unless a driver says that it only reads pages, which not every device lets it say, the kernel pins
     /// them for it only where they could be written. What was pinned stays so afterwards. **Nothing may write to them** (INV-2), neither `run` nor
-    /// the device; the bytes are lent for reading.
+    /// the device; the bytes of `part` are lent for reading. A part begins at a page, and ends at one or with the mapping: the cost of a
+    /// call is that of its pages.
     ///
     /// # Errors
-    /// [`io::ErrorKind::Unsupported`] for other mappings, and what the kernel says; `run` has not run then, or its result is lost.
-    pub fn while_writable<R>(&self, run: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
+    /// [`io::ErrorKind::Unsupported`] for other mappings, [`io::ErrorKind::InvalidInput`] for a part outside of the mapping, and what
+    /// the kernel says; `run` has not run then, or its result is lost.
+    pub fn while_writable<R>(
+        &self,
+        part: Range<usize>,
+        run: impl FnOnce(&[u8]) -> R,
+    ) -> io::Result<R> {
         let Map::Registrable(map) = &self.map else {
             return Err(io::ErrorKind::Unsupported.into());
         };
+        let pages = map.get(part.clone()).filter(|pages| !pages.is_empty());
+        let pages = pages.ok_or(io::ErrorKind::InvalidInput)?;
         // A page that is looked up for writing first would change the file's times, and the window would be longer.
-        self.prefault();
-        let writable = Writable::new(map)?;
-        let result = run(map);
+        // Without effect on kernels before 5.14.
+        let _unsupported = map.advise_range(Advice::PopulateRead, part.start, pages.len());
+        let writable = Writable::new(pages)?;
+        let result = run(pages);
         writable.end()?;
         Ok(result)
     }
@@ -155,37 +164,39 @@ impl Deref for Mapping {
 }
 
 /// Pages that may be written until this is dropped.
-struct Writable<'a>(Option<&'a Mmap>);
+struct Writable<'a>(Option<&'a [u8]>);
 
 impl<'a> Writable<'a> {
-    fn new(map: &'a Mmap) -> io::Result<Self> {
+    /// `pages` are a part of an [`Access::Registrable`] mapping, to the end of whose last page nothing else lies.
+    fn new(pages: &'a [u8]) -> io::Result<Self> {
         // An attempt that fails may have changed some of the pages.
-        let writable = Self(Some(map));
-        protect(map, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
+        let writable = Self(Some(pages));
+        protect(pages, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
         Ok(writable)
     }
 
     fn end(mut self) -> io::Result<()> {
         self.0
             .take()
-            .map_or(Ok(()), |map| protect(map, ProtFlags::PROT_READ))
+            .map_or(Ok(()), |pages| protect(pages, ProtFlags::PROT_READ))
     }
 }
 
 impl Drop for Writable<'_> {
     fn drop(&mut self) {
-        if let Some(map) = self.0 {
-            let _nothing_to_do = protect(map, ProtFlags::PROT_READ);
+        if let Some(pages) = self.0 {
+            let _nothing_to_do = protect(pages, ProtFlags::PROT_READ);
         }
     }
 }
 
-/// Sets the permitted access to the pages of a mapping.
-fn protect(map: &Mmap, protection: ProtFlags) -> io::Result<()> {
-    let start = NonNull::from(&map[..]).cast();
-    // SAFETY: the range is that of a mapping that lives, to the end of whose last page nothing else lies. It stays readable, so
-    // slices of it stay valid; being writable changes no byte, and there is no `&mut` to any of them.
-    Ok(unsafe { mprotect(start, map.len(), protection) }?)
+/// Sets the permitted access to pages of a mapping.
+fn protect(pages: &[u8], protection: ProtFlags) -> io::Result<()> {
+    let start = NonNull::from(pages).cast();
+    // SAFETY: the range is a part of a mapping that lives, and the kernel refuses one that does not begin at a page. Its last page
+    // is the mapping's too. It stays readable, so slices of it stay valid; being writable changes no byte, and there is no `&mut`
+    // to any of them.
+    Ok(unsafe { mprotect(start, pages.len(), protection) }?)
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ fn pages_are_writable_for_one_call_and_nothing_else_changes() {
     let before = times(&store.object_path(&object));
     assert_eq!(mode(&mapping), "r--s");
     assert!(look_up_for_writing(&mapping).is_err());
-    let during = mapping.while_writable(|bytes| {
+    let during = mapping.while_writable(0..mapping.len(), |bytes| {
         look_up_for_writing(bytes).unwrap();
         mode(bytes)
     });
@@ -87,12 +87,36 @@ fn pages_are_writable_for_one_call_and_nothing_else_changes() {
 }
 
 #[test]
+fn the_other_pages_of_a_mapping_stay_read_only() {
+    let (_folder, store, object) = published();
+    let Some(mapping) = registrable(&store, &object) else {
+        return;
+    };
+    let (part, end) = (4096..8192, 8192..BYTES);
+    let modes = |bytes: &[u8]| [0, 4096, 8192].map(|at| mode(&bytes[at..]));
+    let during = mapping.while_writable(part, |bytes| {
+        assert_eq!(bytes.len(), 4096);
+        modes(&mapping)
+    });
+    assert_eq!(during.unwrap(), ["r--s", "rw-s", "r--s"]);
+    assert_eq!(modes(&mapping), ["r--s"; 3]);
+    let during = mapping.while_writable(end, |_| modes(&mapping));
+    assert_eq!(during.unwrap(), ["r--s", "r--s", "rw-s"]);
+    assert_eq!(modes(&mapping), ["r--s"; 3]);
+    for outside in [0..0, 4096..BYTES + 1, 100..4096] {
+        let refused = mapping.while_writable(outside, |_| ()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    }
+    assert_eq!(modes(&mapping), ["r--s"; 3]);
+}
+
+#[test]
 fn a_panic_leaves_pages_read_only() {
     let (_folder, store, object) = published();
     let Some(mapping) = registrable(&store, &object) else {
         return;
     };
-    let run = || mapping.while_writable(|_| panic!("expected by the test"));
+    let run = || mapping.while_writable(0..mapping.len(), |_| panic!("expected by the test"));
     let panicked = catch_unwind(AssertUnwindSafe(run));
     assert!(panicked.is_err());
     assert_eq!(mode(&mapping), "r--s");
@@ -117,7 +141,9 @@ fn other_mappings_never_become_writable() {
     let (_folder, store, object) = published();
     for access in [Access::ReadOnly, Access::CopyOnWrite] {
         let mapping = store.map(&object, access).unwrap().unwrap();
-        let refused = mapping.while_writable(|_| ()).unwrap_err();
+        let refused = mapping
+            .while_writable(0..mapping.len(), |_| ())
+            .unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
     }
 }
@@ -134,5 +160,5 @@ fn who_may_not_write_gets_a_read_only_mapping() {
     set_capabilities(None, had).unwrap();
     assert_eq!(mapping.access(), Access::ReadOnly);
     assert_eq!(mapping[..], [7; BYTES]);
-    assert!(mapping.while_writable(|_| ()).is_err());
+    assert!(mapping.while_writable(0..mapping.len(), |_| ()).is_err());
 }

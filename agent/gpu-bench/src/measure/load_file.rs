@@ -116,7 +116,7 @@ fn findings(bytes: u64, first: f64, theirs: Vec<f64>, ours: Vec<f64>) -> Finding
             Limit::AtLeast(BAR),
         );
     }
-    findings.note("the mirror's time is a client's, from connecting until the whole model has arrived: it includes creating chunks and registering pages");
+    findings.note("the mirror's time is a client's, from connecting until the whole model has arrived: it includes creating chunks; the server registers pages afterwards");
     findings
 }
 

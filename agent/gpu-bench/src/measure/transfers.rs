@@ -1,5 +1,7 @@
 //! Copies from the store to the device, against plain copies from pinned memory.
 
+use tetris_gpu_mirror::copy::LEAST_REGISTERED_BYTES;
+
 use super::{Measure, Needs};
 use crate::BenchError;
 use crate::backend::Backend;
@@ -31,6 +33,8 @@ impl<D: Backend> Measure<D> for Transfers {
     fn take(&self, bench: &Bench<D>) -> Result<Findings, BenchError> {
         let model = bench.model.beginning(bench.settings.transfer_bytes);
         let bytes = model.bytes();
+        let lens = model.tensors.iter().map(|tensor| tensor.object.len);
+        let registrable = lens.filter(|len| *len >= LEAST_REGISTERED_BYTES).sum();
         let mut process = bench.start(Job::Transfers(TransfersJob {
             store: bench.store.root().to_owned(),
             model,
@@ -44,7 +48,7 @@ impl<D: Backend> Measure<D> for Transfers {
             rounds.push(process.hear()?);
         }
         process.end()?;
-        Ok(findings(bytes, first, &rounds))
+        Ok(findings(bytes, registrable, first, &rounds))
     }
 }
 
@@ -54,7 +58,7 @@ fn largest(model_bytes: u64, settings: &Settings) -> u64 {
     model_bytes.min(settings.transfer_bytes.saturating_mul(2))
 }
 
-fn findings(bytes: u64, first: First, rounds: &[Round]) -> Findings {
+fn findings(bytes: u64, registrable: u64, first: First, rounds: &[Round]) -> Findings {
     let mut findings = Findings::default();
     let bytes_f = bytes as f64;
     let rate = |seconds: f64| bytes_f / seconds.max(1e-9);
@@ -67,14 +71,13 @@ fn findings(bytes: u64, first: First, rounds: &[Round]) -> Findings {
     let pinned = series("pinned memory, plain copies", &|round| round.pinned_s);
     let direct = series("store, pages registered before", &|round| round.direct_s);
     let staged = series("store, through pinned buffers", &|round| round.staged_s);
-    let each = series("store, mapped and registered for each load", &|round| {
-        round.registering_s
-    });
+    let each = series("store, mapped for each load", &|round| round.mapping_s);
     let first_rates = vec![rate(first.copy_s)];
-    findings.series(
-        "first load, with registration",
-        Unit::BytesPerSecond,
-        first_rates,
+    findings.series("first load", Unit::BytesPerSecond, first_rates);
+    findings.figure(
+        "registration after the first load",
+        Unit::Seconds,
+        first.register_s,
     );
     findings.figure("size of a copy", Unit::Bytes, bytes_f);
     if let Some(part) = ratio(direct, pinned) {
@@ -82,7 +85,7 @@ fn findings(bytes: u64, first: First, rounds: &[Round]) -> Findings {
         findings.judged(name, Unit::Ratio, part, bar);
     }
     for (name, rate) in [
-        ("the same, registered for each load", each),
+        ("a first load over pinned memory", each),
         ("pinned buffers over pinned memory", staged),
     ] {
         if let Some(part) = ratio(rate, pinned) {
@@ -91,13 +94,13 @@ fn findings(bytes: u64, first: First, rounds: &[Round]) -> Findings {
     }
     findings
         .notes
-        .extend(unregistered(bytes, first.direct_bytes));
+        .extend(unregistered(registrable, first.direct_bytes));
     findings
 }
 
 /// A note about pages that the driver did not register; `None` if there are none.
-fn unregistered(bytes: u64, direct_bytes: u64) -> Option<String> {
-    (direct_bytes < bytes).then(|| format!(
-        "only {direct_bytes} of {bytes} bytes came from registered pages; the driver or a limit on locked memory refused the others, which went through pinned buffers"
+fn unregistered(registrable: u64, direct_bytes: u64) -> Option<String> {
+    (direct_bytes < registrable).then(|| format!(
+        "only {direct_bytes} of {registrable} bytes that can be registered came from registered pages; the driver or a limit on locked memory refused the others, which went through pinned buffers"
     ))
 }

@@ -75,7 +75,8 @@ fn pages_that_cannot_be_registered_are_said_to_be_staged() {
     let (site, machine) = (Site::new(), Machine::new());
     let mut command = machine.command(site.command(), 20_000);
     command.env("FAKE_CUDA_FAIL", "cuMemHostRegister_v2:801:1:1000000");
-    arguments(&mut command).arg("--only=transfers");
+    command.args(["--bytes=64M", "--chunk-bytes=8M", "--transfer-bytes=8M"]);
+    command.args(["--rounds=1", "--json", "--only=transfers"]);
     let report = run(&mut command).expect(0).json();
     let notes = &report["measures"][0]["notes"];
     assert!(notes[0].as_str().unwrap().contains("only 0 of"), "{notes}");

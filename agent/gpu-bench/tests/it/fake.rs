@@ -32,6 +32,15 @@ pub fn build(folder: &Path) {
 /// calls.
 #[test]
 fn products_and_families_keep_the_rules_of_the_driver() {
+    products_and_families("0");
+}
+
+#[test]
+fn products_and_families_keep_the_rules_of_an_unkind_driver() {
+    products_and_families("1");
+}
+
+fn products_and_families(unkind: &str) {
     let (site, driver) = (Site::new(), tempfile::tempdir().unwrap());
     build(driver.path());
     let state = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -46,7 +55,8 @@ fn products_and_families_keep_the_rules_of_the_driver() {
     command
         .env("LD_LIBRARY_PATH", driver.path())
         .env("FAKE_CUDA_STATE", state.path())
-        .env("FAKE_CUDA_MEMORY_MIB", "16384");
+        .env("FAKE_CUDA_MEMORY_MIB", "16384")
+        .env("FAKE_CUDA_UNKIND", unkind);
     let report = run(&mut command).expect(0).json();
     assert_eq!(report["device"]["name"], "Fake GPU 0");
     assert_eq!(report["device"]["simulated"], false);
@@ -68,16 +78,26 @@ fn products_and_families_keep_the_rules_of_the_driver() {
 /// server.
 #[test]
 fn transfers_register_pages_as_the_server_does() {
+    transfers("0");
+}
+
+#[test]
+fn transfers_register_pages_where_the_driver_is_unkind() {
+    transfers("1");
+}
+
+fn transfers(unkind: &str) {
     let (site, driver) = (Site::new(), tempfile::tempdir().unwrap());
     build(driver.path());
     let state = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut command = site.command();
-    command.args(["--bytes=8M", "--chunk-bytes=2M", "--rounds=1", "--json"]);
-    command.args(["--processes=2", "--only=transfers"]);
+    command.args(["--bytes=64M", "--chunk-bytes=8M", "--rounds=1", "--json"]);
+    command.args(["--processes=2", "--only=transfers", "--transfer-bytes=8M"]);
     command
         .env("LD_LIBRARY_PATH", driver.path())
         .env("FAKE_CUDA_STATE", state.path())
-        .env("FAKE_CUDA_MEMORY_MIB", "16384");
+        .env("FAKE_CUDA_MEMORY_MIB", "16384")
+        .env("FAKE_CUDA_UNKIND", unkind);
     let report = run(&mut command).expect(0).json();
     let measure = &report["measures"][0];
     assert_eq!(measure["outcome"], "measured", "{measure}");

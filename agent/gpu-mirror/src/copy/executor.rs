@@ -5,86 +5,13 @@ use std::sync::Arc;
 
 use tetris_store_layout::ObjectId;
 
+use super::gather::{Gatherers, Gathering};
+use super::link::LINK;
 use super::staging::Ring;
-use super::{
-    CopyError, DEFAULT_GROUP_BYTES, ExecutorConfigError, Group, Piece, Progress, Registrar,
-    TransferPlan,
-};
+use super::transfer::{Flight, Pending, Transfer};
+use super::{CopyError, ExecutorConfig, Group, Progress, Registrar, TransferPlan};
 use crate::arena::ChunkId;
 use crate::memory::{DeviceMemory, HostSlice, MemoryError};
-
-/// Parameters of an executor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExecutorConfig {
-    streams: usize,
-    slots: usize,
-    group_bytes: u64,
-    pin_limit_bytes: u64,
-}
-
-impl Default for ExecutorConfig {
-    /// Two streams keep a copy engine busy while the processor prepares groups. 16 buffers of 2
-    /// MiB; at most 16 GiB registered.
-    fn default() -> Self {
-        Self {
-            streams: 2,
-            slots: 16,
-            group_bytes: DEFAULT_GROUP_BYTES,
-            pin_limit_bytes: 16 << 30,
-        }
-    }
-}
-
-impl ExecutorConfig {
-    /// Checks the parameters and returns a configuration.
-    ///
-    /// Valid are 1 to 16 streams and 1 to 1,024 buffers of `group_bytes`, which is 4 KiB to 1 GiB.
-    /// The executor registers at most `pin_limit_bytes` of the store at a time; with 0 all copies
-    /// go through the buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`ExecutorConfigError`] if a parameter is out of range.
-    pub fn try_new(
-        streams: usize,
-        slots: usize,
-        group_bytes: u64,
-        pin_limit_bytes: u64,
-    ) -> Result<Self, ExecutorConfigError> {
-        let check = |fine: bool, expected, found| {
-            fine.then_some(())
-                .ok_or(ExecutorConfigError { expected, found })
-        };
-        check(
-            (1..=16).contains(&streams),
-            "1 to 16 streams",
-            streams as u64,
-        )?;
-        check(
-            (1..=1024).contains(&slots),
-            "1 to 1024 buffers",
-            slots as u64,
-        )?;
-        let group = (4096..=1 << 30).contains(&group_bytes);
-        check(group, "groups of 4 KiB to 1 GiB", group_bytes)?;
-        Ok(Self {
-            streams,
-            slots,
-            group_bytes,
-            pin_limit_bytes,
-        })
-    }
-
-    /// Limit of the store's registered pages, in bytes.
-    pub fn pin_limit_bytes(&self) -> u64 {
-        self.pin_limit_bytes
-    }
-
-    /// Group size of plans for this executor, in bytes.
-    pub fn group_bytes(&self) -> u64 {
-        self.group_bytes
-    }
-}
 
 /// Statistics of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,6 +30,7 @@ pub struct Executor<D: DeviceMemory> {
     config: ExecutorConfig,
     streams: Vec<D::Stream>,
     ring: Option<Ring<D>>,
+    gatherers: Option<Gatherers<D::Pinned>>,
     registrar: Arc<Registrar<D>>,
 }
 
@@ -112,40 +40,16 @@ const NO_STREAM: MemoryError = MemoryError::Unsupported {
     next: "report this",
 };
 
-/// A group in flight.
-struct Flight<D: DeviceMemory> {
-    number: usize,
-    event: D::Event,
-    _pins: Vec<Arc<D::Registration>>,
-}
-
-/// State of one transfer.
-struct Transfer<'a, D: DeviceMemory> {
-    plan: &'a TransferPlan,
-    source: &'a dyn Fn(&ObjectId) -> Option<HostSlice>,
-    targets: &'a BTreeMap<ChunkId, Arc<D::Mapping>>,
-    ready: &'a mut dyn FnMut(ObjectId),
-    progress: Progress,
-    flights: VecDeque<Flight<D>>,
-    report: Report,
-}
-
-impl<D: DeviceMemory> Transfer<'_, D> {
-    /// The source of each piece of a group.
-    fn sources(&self, group: &Group) -> Result<Vec<HostSlice>, CopyError> {
-        let source = |piece: &Piece| {
-            let object = piece.object;
-            let whole = (self.source)(&object).ok_or(CopyError::NoSource { object })?;
-            Ok(whole.part(piece.from, piece.len)?)
-        };
-        group.pieces.iter().map(source).collect()
-    }
-}
+/// A bug: gathering does not fail.
+const NO_BUFFER: MemoryError = MemoryError::Unsupported {
+    what: "gathering by a thread that has ended",
+    next: "report this",
+};
 
 impl<D: DeviceMemory> Executor<D> {
-    /// Creates an executor for `device`. The first transfer creates its streams and buffers.
+    /// Creates an executor for `device`.
     pub fn new(device: Arc<D>, config: ExecutorConfig) -> Self {
-        let registrar = Registrar::new(device, config.pin_limit_bytes);
+        let registrar = Registrar::new(device, config.pin_limit_bytes, config.group_bytes);
         Self::with(Arc::new(registrar), config)
     }
 
@@ -157,23 +61,41 @@ impl<D: DeviceMemory> Executor<D> {
             config,
             streams: Vec::new(),
             ring: None,
+            gatherers: None,
         }
     }
 
-    /// The registered memory. A transfer leaves the store's pages registered for the next one, and
-    /// the store cannot reclaim them until they are unregistered.
+    /// Creates the streams, buffers and threads, so that the first transfer need not. It tries again
+    /// what failed.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError`] if the device fails.
+    pub fn prepare(&mut self) -> Result<(), MemoryError> {
+        self.make_streams()?;
+        self.gatherers();
+        if self.ring.is_none() {
+            self.ring = Some(self.new_ring(0)?);
+        }
+        Ok(())
+    }
+
+    /// The registered memory. After a transfer it holds the staged memory too, for its registration,
+    /// and the store cannot reclaim either until the registrar gives it up.
     pub fn registrar(&self) -> &Arc<Registrar<D>> {
         &self.registrar
     }
 
-    /// Unregisters all pages that no copy uses.
+    /// Gives up all registered memory that no copy uses.
     pub fn unpin(&self) {
         self.registrar.clear();
     }
 
     /// Executes `plan`: copies from the objects of `source` to the chunks in `targets`, which must
-    /// be mapped for writing. Calls `ready` for each object as soon as it is complete. Returns when
-    /// all objects are complete, or on the first error with no copy in flight.
+    /// be mapped for writing. Copies straight from registered memory, and the rest through the
+    /// buffers. Calls `ready` for each object as soon as it is complete. Returns when all objects are
+    /// complete, or on the first error with no copy in flight. Registers nothing itself: it leaves
+    /// the staged memory to the registrar.
     ///
     /// # Errors
     ///
@@ -185,32 +107,43 @@ impl<D: DeviceMemory> Executor<D> {
         targets: &BTreeMap<ChunkId, Arc<D::Mapping>>,
         ready: &mut dyn FnMut(ObjectId),
     ) -> Result<Report, CopyError> {
-        self.registrar.begin();
+        let _in_use = LINK.enter();
         let mut transfer = Transfer {
             plan,
             source,
             targets,
             ready,
+            number: self.registrar.begin(),
             progress: Progress::new(plan),
+            pending: VecDeque::new(),
             flights: VecDeque::new(),
+            staged: BTreeMap::new(),
             report: Report::default(),
         };
         let outcome = self.run_all(&mut transfer);
+        for pending in transfer.pending {
+            self.take_back(pending);
+        }
         if outcome.is_err() {
             // Dropping a stream waits for its copies, and a failed stream is unusable.
             self.streams.clear();
         }
-        outcome.map(|()| transfer.report)
+        outcome?;
+        for memory in transfer.staged.values() {
+            self.registrar.enqueue(memory, transfer.number);
+        }
+        Ok(transfer.report)
     }
 
     fn run_all(&mut self, transfer: &mut Transfer<'_, D>) -> Result<(), CopyError> {
-        while self.streams.len() < self.config.streams {
-            self.streams.push(self.device.stream()?);
-        }
+        self.make_streams()?;
         for (number, group) in transfer.plan.groups().iter().enumerate() {
-            self.start(transfer, number, group)?;
+            let pending = self.start(transfer, number, group)?;
+            transfer.pending.push_back(pending);
+            self.issue(transfer, usize::MAX)?;
             self.land(transfer, self.config.slots.max(self.config.streams))?;
         }
+        self.issue(transfer, 0)?;
         self.land(transfer, 0)?;
         for stream in &mut self.streams {
             self.device.synchronize(stream)?;
@@ -218,65 +151,128 @@ impl<D: DeviceMemory> Executor<D> {
         Ok(())
     }
 
-    /// Queues a group.
+    fn make_streams(&mut self) -> Result<(), MemoryError> {
+        while self.streams.len() < self.config.streams {
+            self.streams.push(self.device.stream()?);
+        }
+        Ok(())
+    }
+
+    fn new_ring(&self, least_bytes: u64) -> Result<Ring<D>, MemoryError> {
+        let slot_bytes = self.config.group_bytes.max(least_bytes);
+        Ring::new(&*self.device, self.config.slots, slot_bytes)
+    }
+
+    fn gatherers(&mut self) -> &Gatherers<D::Pinned> {
+        let count = self.config.gatherers;
+        self.gatherers
+            .get_or_insert_with(|| Gatherers::start(count))
+    }
+
+    /// Begins to gather a group, unless all of it is registered.
     fn start(
         &mut self,
         transfer: &mut Transfer<'_, D>,
         number: usize,
         group: &Group,
-    ) -> Result<(), CopyError> {
-        let target = transfer.targets.get(&group.chunk);
-        let target = target.ok_or(CopyError::NoTarget { chunk: group.chunk })?;
-        let sources = transfer.sources(group)?;
-        let pins: Option<Vec<_>> = sources
-            .iter()
-            .map(|from| self.registrar.pin(from))
-            .collect();
-        let copies: Vec<(u64, HostSlice)> = if pins.is_some() {
-            transfer.report.direct_bytes += group.bytes();
-            let offsets = group.pieces.iter().map(|piece| piece.to);
-            offsets.zip(sources).collect()
+    ) -> Result<Pending<D>, CopyError> {
+        let mut copies = transfer.copies(group, &self.registrar)?;
+        let parts = std::mem::take(&mut copies.parts);
+        let gathering = if parts.is_empty() {
+            None
         } else {
-            transfer.report.staged_bytes += group.bytes();
-            vec![(group.start(), self.stage(transfer, group, &sources)?)]
+            let buffer = self.buffer(transfer, group.span())?;
+            Some(self.gatherers().gather(buffer, parts))
         };
-        let number_of = self.streams.len().max(1);
-        let stream = self.streams.get_mut(number % number_of);
-        let stream = stream.ok_or(NO_STREAM)?;
-        for (offset, from) in copies {
-            self.device.copy_in(stream, target, offset, from)?;
-        }
-        let event = self.device.record(stream)?;
-        transfer.flights.push_back(Flight {
+        Ok(Pending {
             number,
-            event,
-            _pins: pins.unwrap_or_default(),
-        });
-        Ok(())
+            copies,
+            gathering,
+        })
     }
 
-    /// Gathers a group in a pinned buffer, after waiting for a free one.
-    fn stage(
+    /// Takes a free buffer, after waiting for one.
+    fn buffer(
         &mut self,
         transfer: &mut Transfer<'_, D>,
-        group: &Group,
-        sources: &[HostSlice],
-    ) -> Result<HostSlice, CopyError> {
-        let slot_bytes = self.config.group_bytes.max(group.span());
+        least_bytes: u64,
+    ) -> Result<Arc<D::Pinned>, CopyError> {
         loop {
-            let mut ring = match self.ring.take() {
-                Some(ring) if ring.slot_bytes() >= group.span() => ring,
-                _ => Ring::new(&*self.device, self.config.slots, slot_bytes)?,
-            };
-            let gathered = ring.gather(group, sources);
-            self.ring = Some(ring);
-            if let Some(gathered) = gathered? {
-                return Ok(gathered);
+            let fitting = self.ring.as_mut();
+            let fitting = fitting.filter(|ring| ring.slot_bytes() >= least_bytes);
+            if let Some(buffer) = fitting.and_then(Ring::take) {
+                return Ok(buffer);
             }
-            self.land(transfer, transfer.flights.len().saturating_sub(1))?;
+            self.issue(transfer, usize::MAX)?;
+            let (flights, pending) = (transfer.flights.len(), transfer.pending.len());
+            if flights > 0 {
+                self.land(transfer, flights - 1)?;
+            } else if pending > 0 {
+                self.issue(transfer, pending - 1)?;
+            } else {
+                // Too small, or leaked with a stream that failed.
+                self.ring = Some(self.new_ring(least_bytes)?);
+            }
             for stream in &mut self.streams {
                 self.device.settle(stream)?;
             }
+        }
+    }
+
+    /// Queues the next groups that are gathered, in order. Waits until at most `most` are not queued.
+    fn issue(&mut self, transfer: &mut Transfer<'_, D>, most: usize) -> Result<(), CopyError> {
+        while let Some(mut next) = transfer.pending.pop_front() {
+            let waits = transfer.pending.len() >= most;
+            let is_done = next.gathering.as_mut().is_none_or(Gathering::is_done);
+            if !waits && !is_done {
+                transfer.pending.push_front(next);
+                break;
+            }
+            let flight = self.queue(next)?;
+            transfer.flights.push_back(flight);
+        }
+        Ok(())
+    }
+
+    /// Queues a group, after waiting for its buffer.
+    fn queue(&mut self, pending: Pending<D>) -> Result<Flight<D>, CopyError> {
+        let (number, copies) = (pending.number, pending.copies);
+        let mut queued = Vec::new();
+        if let Some(gathering) = pending.gathering {
+            let buffer = gathering.wait().ok_or(NO_BUFFER)?;
+            let from: Arc<D::Pinned> = Arc::clone(&buffer);
+            let from = HostSlice::whole(from);
+            if let Some(ring) = &mut self.ring {
+                ring.put(buffer);
+            }
+            for run in &copies.staged {
+                queued.push((run.to, from.part(run.from, run.len)?));
+            }
+        }
+        let mut pins = Vec::new();
+        for (to, registered) in copies.direct {
+            queued.push((to, registered.memory));
+            pins.push(registered.registration);
+        }
+        let number_of = self.streams.len().max(1);
+        let stream = self.streams.get_mut(number % number_of);
+        let stream = stream.ok_or(NO_STREAM)?;
+        for (to, from) in queued {
+            self.device.copy_in(stream, &copies.target, to, from)?;
+        }
+        let event = self.device.record(stream)?;
+        Ok(Flight {
+            number,
+            event,
+            _pins: pins,
+        })
+    }
+
+    /// Puts the buffer of a group back that is not copied any more.
+    fn take_back(&mut self, pending: Pending<D>) {
+        let buffer = pending.gathering.and_then(Gathering::wait);
+        if let (Some(buffer), Some(ring)) = (buffer, &mut self.ring) {
+            ring.put(buffer);
         }
     }
 

@@ -22,12 +22,17 @@ pub const DEFAULT_SIZES: [u64; 11] = [
     64 << 20,
 ];
 
-/// Maximum number of copies in flight, as in a transfer.
+/// Maximum number of copies in flight on each stream.
 const IN_FLIGHT: usize = 8;
 
-/// Copies `from`, which should be pinned, to the start of `to`, once for each of `sizes`, and
-/// measures the throughput with the clock `now`. Copies once more before the first sample, because
-/// the first use of a stream is slow.
+/// Number of streams, as in a transfer.
+const STREAMS: usize = 2;
+
+/// Number of bytes copied before the first sample: the first use of a stream is slow.
+const WARM_UP_BYTES: u64 = 16 << 20;
+
+/// Copies `from`, which should be pinned, to the start of `to`, once for each of `sizes`, on two
+/// streams by turns, and measures the throughput with the clock `now`.
 pub fn measure<D: DeviceMemory>(
     device: &D,
     to: &Arc<D::Mapping>,
@@ -36,14 +41,17 @@ pub fn measure<D: DeviceMemory>(
     now: &mut dyn FnMut() -> Duration,
 ) -> Result<Vec<Sample>, MemoryError> {
     let total = to.bytes().min(from.bytes().len() as u64);
-    let mut stream = device.stream()?;
+    let mut streams = (0..STREAMS)
+        .map(|_| device.stream())
+        .collect::<Result<Vec<_>, _>>()?;
     if let Some(size) = sizes.first() {
-        copy_all(device, &mut stream, to, &from.part(0, total)?, *size)?;
+        let warm_up = from.part(0, total.min(WARM_UP_BYTES))?;
+        copy_all(device, &mut streams, to, &warm_up, *size)?;
     }
     let mut samples = Vec::with_capacity(sizes.len());
     for size in sizes {
         let start = now();
-        copy_all(device, &mut stream, to, &from.part(0, total)?, *size)?;
+        copy_all(device, &mut streams, to, &from.part(0, total)?, *size)?;
         let nanoseconds = now().saturating_sub(start).as_nanos().max(1);
         let rate = u128::from(total) * 1_000_000_000 / nanoseconds;
         samples.push(Sample {
@@ -56,25 +64,34 @@ pub fn measure<D: DeviceMemory>(
 
 fn copy_all<D: DeviceMemory>(
     device: &D,
-    stream: &mut D::Stream,
+    streams: &mut [D::Stream],
     to: &Arc<D::Mapping>,
     from: &HostSlice,
     size: u64,
 ) -> Result<(), MemoryError> {
     let total = from.bytes().len() as u64;
     let mut events = VecDeque::new();
-    let mut at = 0;
+    let (mut at, mut turn) = (0, 0);
+    let in_flight = IN_FLIGHT * streams.len();
     while at < total {
+        let number = turn % streams.len().max(1);
+        let Some(stream) = streams.get_mut(number) else {
+            break;
+        };
         let len = size.max(1).min(total - at);
         device.copy_in(stream, to, at, from.part(at, len)?)?;
-        events.push_back(device.record(stream)?);
-        at += len;
-        if events.len() >= IN_FLIGHT
-            && let Some(oldest) = events.pop_front()
+        events.push_back((number, device.record(stream)?));
+        (at, turn) = (at + len, turn + 1);
+        if events.len() >= in_flight
+            && let Some((number, oldest)) = events.pop_front()
         {
             device.wait(&oldest)?;
-            device.settle(stream)?;
+            if let Some(stream) = streams.get_mut(number) {
+                device.settle(stream)?;
+            }
         }
     }
-    device.synchronize(stream)
+    streams
+        .iter_mut()
+        .try_for_each(|stream| device.synchronize(stream))
 }

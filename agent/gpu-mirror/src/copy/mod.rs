@@ -6,28 +6,41 @@
 //! knows the complete objects, so a consumer starts on the first tensors while later ones are still
 //! in flight (TIDAL 5.2).
 //!
-//! Where the driver can register the store's pages, the [`Executor`] copies straight from them: it
-//! registers each mapping once, within a limit. Otherwise it copies through a ring of pinned
-//! buffers.
+//! The [`Executor`] copies straight from the store's pages where the driver has them registered, and
+//! the rest through a ring of pinned buffers, which several threads fill. It registers nothing while
+//! a transfer runs, because the driver takes about as long for that as for the copy, and holds up
+//! other calls meanwhile. Between transfers the [`RegistrationThread`] registers the staged memory,
+//! piece by piece and within a limit, for the next time.
 
 mod calibrate;
 mod error;
 mod executor;
+mod executor_config;
+mod gather;
+mod lengths;
+mod link;
 mod measure;
 mod plan;
 mod progress;
+mod queue;
+mod refusals;
 mod registrar;
+mod registration_thread;
 mod staging;
 mod store_pages;
+mod transfer;
 
 #[cfg(test)]
 mod tests;
 
-pub use calibrate::{Sample, elbow};
+pub use calibrate::{Sample, best_group_bytes, elbow};
 pub use error::{CopyError, ExecutorConfigError};
-pub use executor::{Executor, ExecutorConfig, Report};
+pub use executor::{Executor, Report};
+pub use executor_config::ExecutorConfig;
+pub use lengths::LEAST_REGISTERED_BYTES;
 pub use measure::{DEFAULT_SIZES, measure};
 pub use plan::{DEFAULT_GROUP_BYTES, Group, Piece, TransferPlan};
 pub use progress::Progress;
 pub use registrar::{Registrar, Uses};
+pub use registration_thread::RegistrationThread;
 pub use store_pages::StorePages;

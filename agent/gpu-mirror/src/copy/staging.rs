@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use super::Group;
-use crate::memory::{DeviceMemory, HostSlice, MemoryError};
+use crate::memory::{DeviceMemory, MemoryError};
 
 /// Pinned buffers with room for one group each. A buffer is free if only the ring refers to it, so
-/// the ring never writes to a buffer that a copy reads.
+/// no thread writes to a buffer that a copy reads.
 pub(super) struct Ring<D: DeviceMemory> {
     slots: Vec<Arc<D::Pinned>>,
     slot_bytes: u64,
@@ -24,39 +23,15 @@ impl<D: DeviceMemory> Ring<D> {
         self.slot_bytes
     }
 
-    /// Gathers a group from `sources`, one for each piece, in a free buffer. `None` if copies use
-    /// all of them.
-    pub fn gather(
-        &mut self,
-        group: &Group,
-        sources: &[HostSlice],
-    ) -> Result<Option<HostSlice>, MemoryError> {
+    /// Takes a free buffer, the least recently used one. `None` if there is none.
+    pub fn take(&mut self) -> Option<Arc<D::Pinned>> {
         let free = |slot: &mut Arc<D::Pinned>| Arc::get_mut(slot).is_some();
-        let Some(at) = self.slots.iter_mut().position(free) else {
-            return Ok(None);
-        };
-        // The most recently used buffer moves to the end.
-        let mut slot = self.slots.remove(at);
-        if let Some(buffer) = Arc::get_mut(&mut slot) {
-            fill(buffer, group, sources);
-        }
-        let whole: Arc<D::Pinned> = Arc::clone(&slot);
-        self.slots.push(slot);
-        HostSlice::whole(whole).part(0, group.span()).map(Some)
+        let at = self.slots.iter_mut().position(free)?;
+        Some(self.slots.remove(at))
     }
-}
 
-/// Copies the pieces to their offsets in the group, with zeros between them.
-fn fill(buffer: &mut [u8], group: &Group, sources: &[HostSlice]) {
-    let mut at = 0;
-    for (piece, source) in group.pieces.iter().zip(sources) {
-        let start = (piece.to - group.start()) as usize;
-        if let Some(gap) = buffer.get_mut(at..start) {
-            gap.fill(0);
-        }
-        at = start + source.bytes().len();
-        if let Some(into) = buffer.get_mut(start..at) {
-            into.copy_from_slice(source.bytes());
-        }
+    /// Puts a buffer back, which copies may still read.
+    pub fn put(&mut self, slot: Arc<D::Pinned>) {
+        self.slots.push(slot);
     }
 }

@@ -1,6 +1,7 @@
 //! Pages of the store in a form that drivers can register.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tetris_store_layout::{Access, Mapping};
@@ -33,9 +34,13 @@ impl HostBytes for StorePages {
         &self.0
     }
 
-    fn while_registrable(&self, run: &mut dyn FnMut()) -> io::Result<()> {
+    fn stays_read_only(&self) -> bool {
+        self.0.access() == Access::ReadOnly
+    }
+
+    fn while_registrable(&self, part: Range<usize>, run: &mut dyn FnMut()) -> io::Result<()> {
         if self.0.access() == Access::Registrable {
-            self.0.while_writable(|_| run())
+            self.0.while_writable(part, |_| run())
         } else {
             run();
             Ok(())

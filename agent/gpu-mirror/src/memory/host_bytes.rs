@@ -13,13 +13,20 @@ pub trait HostBytes: Send + Sync {
     /// The bytes, valid while the owner lives.
     fn bytes(&self) -> &[u8];
 
-    /// Runs `run` once while the pages are in a state that a driver without read-only registration
-    /// accepts, if the owner can provide that state. Restores the previous state before it returns.
+    /// Returns true if the pages are mapped read-only for good: a driver without read-only
+    /// registration refuses them.
+    fn stays_read_only(&self) -> bool {
+        false
+    }
+
+    /// Runs `run` once while the pages of `part` are in a state that a driver without read-only
+    /// registration accepts, if the owner can provide that state. Restores the previous state before
+    /// it returns. A part begins at a page, and ends at one or with the bytes.
     ///
     /// # Errors
     ///
     /// An I/O error if `run` was not run, or if the previous state was not restored.
-    fn while_registrable(&self, run: &mut dyn FnMut()) -> io::Result<()> {
+    fn while_registrable(&self, _part: Range<usize>, run: &mut dyn FnMut()) -> io::Result<()> {
         run();
         Ok(())
     }
@@ -73,13 +80,24 @@ impl HostSlice {
         self.owner.bytes()
     }
 
-    /// Calls [`HostBytes::while_registrable`] of the owner, and returns the result of `run`.
+    /// Returns the result of [`HostBytes::stays_read_only`] of the owner.
+    pub fn stays_read_only(&self) -> bool {
+        self.owner.stays_read_only()
+    }
+
+    /// Calls [`HostBytes::while_registrable`] of the owner for the pages of this slice, and returns
+    /// the result of `run`.
     pub fn while_registrable<R>(&self, run: impl FnOnce() -> R) -> io::Result<R> {
         let (mut run, mut result) = (Some(run), None);
-        self.owner.while_registrable(&mut || {
+        self.owner.while_registrable(self.range.clone(), &mut || {
             result = run.take().map(|run| run());
         })?;
         result.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// Offset of the slice in its owner's bytes.
+    pub fn offset(&self) -> u64 {
+        self.range.start as u64
     }
 
     /// Returns a slice of all bytes of the owner.
@@ -108,6 +126,7 @@ mod tests {
         assert_eq!(part.part(1, 2).unwrap().bytes(), [3, 4]);
         assert!(part.part(1, 3).is_err());
         assert!(part.part(u64::MAX, 2).is_err());
-        assert_eq!(part.of_owner().bytes().len(), 6);
+        assert_eq!((part.of_owner().bytes().len(), part.offset()), (6, 2));
+        assert_eq!(part.part(1, 2).unwrap().offset(), 3);
     }
 }

@@ -15,6 +15,7 @@ use super::metrics::Metrics;
 use super::pool::Pool;
 use super::state::{Ask, Held, State};
 use super::{Limits, ServerConfig};
+use crate::copy::Registrar;
 use crate::memory::{DeviceMemory, DeviceUuid, HostSlice, MemoryError};
 use crate::protocol::Reason;
 use crate::residency::{ClientId, DeviceId, Refusal, TenantId};
@@ -114,6 +115,13 @@ impl<D: DeviceMemory> Core<D> {
 
     pub fn arrived(&self, device: DeviceId, tenant: TenantId, object: &ObjectId) {
         self.state().arrived(device, tenant, object, &self.metrics);
+    }
+
+    /// Adds a registrar's new and reused registrations to the counters.
+    pub fn count_registrations(&self, registrar: &Registrar<D>) {
+        let uses = registrar.take_uses();
+        self.metrics.registrations.add(uses.made);
+        self.metrics.reused_registrations.add(uses.reused);
     }
 
     /// Unregisters a store's pages that no copy uses at the moment, on all devices. Returns the

@@ -49,6 +49,8 @@ counters! {
     released;
     /// Models evicted.
     evicted;
+    /// Of those, models evicted because other programs had the device's memory.
+    yielded;
     /// Idle objects dropped to remove holes.
     dropped_objects;
     /// Objects copied to a device.
@@ -57,14 +59,16 @@ counters! {
     direct_bytes;
     /// Bytes copied through pinned buffers.
     staged_bytes;
-    /// Mappings of the store registered with a driver.
+    /// Pieces of the store's mappings, of up to 64 MiB, registered with a driver.
     registrations;
-    /// Mappings reused by a transfer after an earlier one had registered them.
+    /// Registered pieces that a transfer used after an earlier one.
     reused_registrations;
     /// Transfers that failed.
     failed_transfers;
     /// Transfers skipped because no client wanted them any more.
     skipped_transfers;
+    /// Times that a chunk was asked for anew, because the device had no memory for it.
+    retried_chunks;
     /// Chunks created.
     chunks_created;
     /// Chunks exported to clients.

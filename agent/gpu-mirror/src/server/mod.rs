@@ -3,8 +3,9 @@
 //!
 //! Flow: a tenant's client connects ([`crate::protocol`]) and requests a model. The server admits
 //! it ([`crate::residency`]), refuses it, or lets it wait. A device's thread creates the chunks and
-//! copies the missing objects ([`crate::copy`]) from the store's own pages, which are mapped and so
-//! referenced during that time. The client gets the chunks at once, and a message for objects as
+//! copies the missing objects ([`crate::copy`]) from the store's pages, which are mapped and so
+//! referenced during that time. Another thread registers these pages for the next time, while no
+//! copy runs. The client gets the chunks at once, and a message for objects as
 //! they arrive.
 //!
 //! **Guarantees.**
@@ -23,13 +24,19 @@
 //!   last process that got it has ended.
 //! - C7: with several tenants, none takes all connections: each may have as many as are free.
 //!
+//! - C8: the capacity of a device is at most the memory that the server has there and what is free
+//!   beside it. Where other programs take the memory first, a load waits for some seconds, then idle
+//!   models leave, then the load is refused.
+//! - C9: a client that waits for chunks hears of the server every second, as long as the device's
+//!   thread returns from the driver. Others' copies do not delay its chunks.
+//!
 //! **Restart.** A server starts empty. It does not own or hand out memory that clients of an
 //! earlier server still map: it sees less free memory on the device and stays below that. The
 //! driver frees the old memory when the last of those clients has released it. Objects in flight
 //! when the server died never arrive, and their clients notice the end of the connection.
 //!
 //! **Caveats.** Copies run in the order of admissions, one transfer at a time for each device, so a
-//! small model waits for a large one. All clients that wait for room retry when some becomes free,
+//! small model's objects wait for those of a large one. All clients that wait for room retry when some becomes free,
 //! in no order. A child forked while its parent held a model keeps the model held.
 
 mod check;
@@ -38,14 +45,17 @@ mod connection_limit;
 mod core;
 mod damaged;
 mod error;
+mod failure;
 mod importer;
 mod jobs;
 mod lingering;
 mod listen;
 mod lost;
 mod mailbox;
+mod maker;
 mod metrics;
 mod pool;
+mod pressure;
 mod report;
 mod session;
 mod source;
@@ -61,11 +71,12 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use tetris_store_layout::Store;
 use tetris_wire::Bell;
 
-pub use config::{DEFAULT_KEEP_PINNED, Limits, ServerConfig};
+pub use config::{DEFAULT_KEEP_PINNED, DEFAULT_MEMORY_PATIENCE, Limits, ServerConfig};
 pub use error::ServerError;
 pub use metrics::Counters;
 pub use report::{DeviceReport, Report, TenantReport};
@@ -74,10 +85,11 @@ use self::check::Checker;
 use self::core::Core;
 use self::jobs::Job;
 use self::listen::{Listener, TenantSocket};
+use self::maker::Maker;
 use self::state::{Slot, State};
 use self::tenant::Tenant;
 use self::worker::Worker;
-use crate::copy::{Executor, ExecutorConfig, Registrar};
+use crate::copy::{Executor, ExecutorConfig, Registrar, RegistrationThread};
 use crate::memory::{DeviceInfo, DeviceMemory};
 use crate::protocol::MAX_DEVICES;
 use crate::residency::{DeviceId, Manager, TenantId, Usage};
@@ -89,8 +101,8 @@ pub struct ServedDevice<D> {
     pub id: DeviceId,
     /// Its memory.
     pub device: Arc<D>,
-    /// Limit of the mirror's memory in bytes. The server lowers it to the memory that is free at
-    /// its start.
+    /// Limit of the mirror's memory in bytes. The server uses less while other programs have the
+    /// memory.
     pub capacity_bytes: u64,
 }
 
@@ -108,6 +120,8 @@ pub struct Server<D: DeviceMemory + 'static> {
     core: Arc<Core<D>>,
     listening: Mutex<Vec<Listening>>,
     workers: Vec<JoinHandle<()>>,
+    /// Threads that register pages, one for each device.
+    registration: Vec<RegistrationThread<D>>,
 }
 
 impl<D: DeviceMemory + 'static> Server<D> {
@@ -126,7 +140,8 @@ impl<D: DeviceMemory + 'static> Server<D> {
     }
 
     /// Starts a server like [`Self::start`], with an executor configuration for each device: the
-    /// best group size can differ between devices.
+    /// best group size can differ between devices. Makes the pinned buffers of each device, so that
+    /// the first load need not.
     pub fn start_each(
         devices: Vec<(ServedDevice<D>, ExecutorConfig)>,
         config: &ServerConfig,
@@ -136,9 +151,12 @@ impl<D: DeviceMemory + 'static> Server<D> {
         let (mut slots, mut jobs) = (BTreeMap::new(), Vec::new());
         for (served, executor) in devices {
             let info = served.device.info()?;
-            manager.set_capacity(served.id, served.capacity_bytes.min(info.free_bytes));
+            warn_of_mode(served.id, &info);
+            let limit_bytes = served.capacity_bytes.min(info.total_bytes);
+            manager.set_capacity(served.id, limit_bytes.min(info.free_bytes));
+            manager.set_limit(served.id, limit_bytes);
             let (id, (sender, receiver)) = (served.id, channel());
-            let slot = slot(served.device, info, executor, sender);
+            let slot = slot(served.device, info, limit_bytes, executor, config, sender);
             jobs.push((id, Arc::clone(&slot.registrar), executor, receiver));
             if slots.insert(id, slot).is_some() || slots.len() > MAX_DEVICES {
                 return Err(ServerError::Devices { most: MAX_DEVICES });
@@ -148,26 +166,63 @@ impl<D: DeviceMemory + 'static> Server<D> {
             core: Arc::new(Core::new(config, State::new(manager, slots))),
             listening: Mutex::default(),
             workers: Vec::new(),
+            registration: Vec::new(),
         };
         for (id, registrar, executor, receiver) in jobs {
+            server.register(&registrar, config.keep_pinned)?;
+            let group_bytes = executor.group_bytes();
+            let mut executor = Executor::with(registrar, executor);
+            if let Err(error) = executor.prepare() {
+                tracing::warn!(%error, device = %id, "no pinned buffers yet: the first load makes them");
+            }
+            let maker = Maker {
+                core: Arc::clone(&server.core),
+                id,
+                device: Arc::clone(executor.registrar().device()),
+                patience: config.memory_patience,
+            };
             let worker = Worker {
                 core: Arc::clone(&server.core),
                 id,
-                device: Arc::clone(registrar.device()),
-                group_bytes: executor.group_bytes(),
-                executor: Executor::with(registrar, executor),
-                keep_pinned: config.keep_pinned,
+                device: Arc::clone(executor.registrar().device()),
+                group_bytes,
+                executor,
                 checker: Checker::new(config.check_bytes_per_sec),
             };
-            server.work(worker, receiver)?;
+            server.work(maker, worker, receiver)?;
         }
         Ok(server)
     }
 
-    /// Starts a device's thread.
-    fn work(&mut self, worker: Worker<D>, jobs: Receiver<Job>) -> Result<(), ServerError> {
-        let thread = spawn("mirror-device", move || worker.run(&jobs))?;
+    /// Starts a device's threads.
+    fn work(
+        &mut self,
+        maker: Maker<D>,
+        worker: Worker<D>,
+        jobs: Receiver<Job>,
+    ) -> Result<(), ServerError> {
+        let (sender, copies) = channel();
+        let thread = spawn("mirror-chunks", move || maker.run(&jobs, &sender))?;
         self.workers.push(thread);
+        let thread = spawn("mirror-device", move || worker.run(&copies))?;
+        self.workers.push(thread);
+        Ok(())
+    }
+
+    /// Starts the thread that registers pages for a device.
+    fn register(
+        &mut self,
+        registrar: &Arc<Registrar<D>>,
+        keep: Duration,
+    ) -> Result<(), ServerError> {
+        let core = Arc::clone(&self.core);
+        let counted = move |registrar: &Registrar<D>| core.count_registrations(registrar);
+        let thread = RegistrationThread::start(Arc::clone(registrar), keep, counted);
+        let thread = thread.map_err(|source| ServerError::Start {
+            action: "start a thread",
+            source,
+        })?;
+        self.registration.push(thread);
         Ok(())
     }
 
@@ -316,6 +371,8 @@ impl<D: DeviceMemory + 'static> Drop for Server<D> {
         for worker in self.workers.drain(..) {
             note(&worker.join());
         }
+        // The registered pages go with the last of these.
+        self.registration.clear();
     }
 }
 
@@ -323,14 +380,26 @@ impl<D: DeviceMemory + 'static> Drop for Server<D> {
 fn slot<D: DeviceMemory>(
     device: Arc<D>,
     info: DeviceInfo,
+    limit_bytes: u64,
     executor: ExecutorConfig,
+    config: &ServerConfig,
     jobs: Sender<Job>,
 ) -> Slot<D> {
-    let registrar = Registrar::new(Arc::clone(&device), executor.pin_limit_bytes());
+    let pin_limit_bytes = if config.keep_pinned.is_zero() {
+        0
+    } else {
+        executor.pin_limit_bytes()
+    };
+    let group_bytes = executor.group_bytes();
+    let registrar = Registrar::new(Arc::clone(&device), pin_limit_bytes, group_bytes);
     Slot {
         device,
         uuid: info.uuid,
         name: info.name,
+        mode: info.mode,
+        limit_bytes,
+        making: None,
+        making_bytes: 0,
         group_bytes: executor.group_bytes(),
         registrar: Arc::new(registrar),
         lost: None,
@@ -338,6 +407,13 @@ fn slot<D: DeviceMemory>(
         chunks: BTreeMap::new(),
         lingering: BTreeMap::new(),
         jobs,
+    }
+}
+
+/// Says at the start what a device's mode means for clients.
+fn warn_of_mode(device: DeviceId, info: &DeviceInfo) {
+    if let Some(trouble) = info.mode.trouble() {
+        tracing::warn!(%device, uuid = %info.uuid, mode = info.mode.name(), "{trouble}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::state::{Slot, State};
 use super::{Counters, Server};
-use crate::memory::{DeviceMemory, DeviceUuid};
+use crate::memory::{DeviceMemory, DeviceMode, DeviceUuid};
 use crate::residency::{DeviceId, TenantId, Usage};
 
 /// State of a server at one moment.
@@ -31,6 +31,11 @@ pub struct DeviceReport {
     pub uuid: DeviceUuid,
     /// The product's name.
     pub name: String,
+    /// Mode in which processes may use it.
+    pub mode: DeviceMode,
+    /// Most memory of the mirror there, in bytes. The capacity of its usage is less while other
+    /// programs have the memory.
+    pub limit_bytes: u64,
     /// Its usage; all zeros if it is lost.
     pub usage: Usage,
     /// Number of connections that hold a model on it.
@@ -40,6 +45,9 @@ pub struct DeviceReport {
     /// Length of the stores' pages that are registered with the driver, and so referenced, in
     /// bytes.
     pub pinned_bytes: u64,
+    /// The reason that the driver refused the last registration of pages, so that copies go through
+    /// the staging ring; `None` while it refuses none.
+    pub unregistered: Option<String>,
     /// The reason the device is lost; `None` while it works.
     pub lost: Option<String>,
     /// Milliseconds since the check that the device's thread has not begun: it copies, or its
@@ -97,10 +105,13 @@ impl<D: DeviceMemory> State<D> {
             id,
             uuid: slot.uuid,
             name: slot.name.clone(),
+            mode: slot.mode,
+            limit_bytes: slot.limit_bytes,
             usage: self.manager.usage(id).unwrap_or_default(),
             leases: self.leases_on(id),
             group_bytes: slot.group_bytes,
             pinned_bytes: slot.registrar.used_bytes(),
+            unregistered: slot.registrar.refusal(),
             lost: slot.lost.clone(),
             unanswered_ms: slot.checking.map(|since| millis(since.elapsed())),
         }

@@ -1,16 +1,40 @@
 /* Devices, and primary contexts with each thread's stack of them. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "fake.h"
 
 static struct fake_context contexts[MAX_DEVICES];
+/* Names of the memory of the contexts. */
+static char memory[MAX_DEVICES][NAME_BYTES];
 
 enum { MAX_DEPTH = 16 };
 static _Thread_local struct {
     struct fake_context *stack[MAX_DEPTH];
     int depth;
 } here;
+
+static void path_of(char path[4096], const char *name, int device) { snprintf(path, 4096, "%s/%s.%d", options.state, name, device); }
+
+/* The clients of an MPS server share one context on the device, and its faults. */
+static bool mps_has_failed(int device) {
+    char path[4096];
+    path_of(path, "fault", device);
+    return access(path, F_OK) == 0;
+}
+
+CUresult context_fault(struct fake_context *context, CUresult code) {
+    char path[4096];
+    context->sticky = code;
+    if (options.mps && code != CUDA_SUCCESS) {
+        path_of(path, "fault", context->device);
+        close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    }
+    return code;
+}
 
 bool device_exists(CUdevice device) { return device >= 0 && device < options.devices; }
 
@@ -24,6 +48,8 @@ struct fake_context *context_current(const char *name) {
         misuse(0, "%s in a context that was released", name);
         return NULL;
     }
+    if (options.mps && context->sticky == CUDA_SUCCESS && mps_has_failed(context->device))
+        context->sticky = CUDA_ERROR_MPS_CLIENT_TERMINATED;
     return context;
 }
 
@@ -78,12 +104,18 @@ EXPORTED CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice devic
     BEGIN(cuDeviceGetAttribute);
     if (!device_exists(device))
         END(misuse(CUDA_ERROR_INVALID_DEVICE, "cuDeviceGetAttribute of device %d", device));
-    if (attribute < 1 || attribute > ATTRIBUTE_LAST)
+    if (attribute < 1 || (attribute > ATTRIBUTE_LAST && !(options.mps && attribute <= ATTRIBUTE_MPS_ENABLED)))
         END(CUDA_ERROR_INVALID_VALUE);
     switch (attribute) {
     case ATTRIBUTE_UNIFIED_ADDRESSING:
     case ATTRIBUTE_HOST_REGISTER:
         *value = 1;
+        break;
+    case ATTRIBUTE_COMPUTE_MODE:
+        *value = options.compute_mode;
+        break;
+    case ATTRIBUTE_MPS_ENABLED:
+        *value = options.mps;
         break;
     case ATTRIBUTE_VIRTUAL_MEMORY:
         *value = options.virtual_memory;
@@ -100,11 +132,50 @@ EXPORTED CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice devic
     END(CUDA_SUCCESS);
 }
 
+/* The first process gets a device for one process. */
+static CUresult exclude_others(struct fake_context *context) {
+    char path[4096];
+    if (options.compute_mode == COMPUTE_PROHIBITED)
+        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (options.compute_mode != COMPUTE_EXCLUSIVE_PROCESS)
+        return CUDA_SUCCESS;
+    path_of(path, "exclusive", context->device);
+    context->exclusive = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (context->exclusive >= 0 && flock(context->exclusive, LOCK_EX | LOCK_NB) == 0)
+        return CUDA_SUCCESS;
+    close(context->exclusive);
+    context->exclusive = -1;
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
+static void reset(struct fake_context *context) {
+    if (context->memory >= 0) {
+        close(context->memory);
+        account_left(memory[context->device]);
+    }
+    if (context->exclusive >= 0)
+        close(context->exclusive);
+    context->memory = context->exclusive = -1;
+}
+
+static CUresult create(struct fake_context *context) {
+    context->memory = context->exclusive = -1;
+    CUresult code = exclude_others(context);
+    if (code == CUDA_SUCCESS && options.context_bytes > 0)
+        code = account_take_unused(context->device, options.context_bytes, &context->memory, memory[context->device]);
+    if (code != CUDA_SUCCESS)
+        reset(context);
+    return code;
+}
+
 EXPORTED CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     BEGIN(cuDevicePrimaryCtxRetain);
     if (!device_exists(device))
         END(misuse(CUDA_ERROR_INVALID_DEVICE, "cuDevicePrimaryCtxRetain of device %d", device));
     contexts[device].device = device;
+    CUresult code = contexts[device].retained == 0 ? create(&contexts[device]) : CUDA_SUCCESS;
+    if (code != CUDA_SUCCESS)
+        END(code);
     contexts[device].retained++;
     *context = &contexts[device];
     END(CUDA_SUCCESS);
@@ -114,7 +185,10 @@ EXPORTED CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) 
 static CUresult release(struct fake_context *context) {
     if (context->retained == 0)
         return misuse(CUDA_ERROR_INVALID_CONTEXT, "a primary context released more often than retained");
-    if (--context->retained > 0 || contexts_retained() > 0)
+    if (--context->retained > 0)
+        return CUDA_SUCCESS;
+    reset(context);
+    if (contexts_retained() > 0)
         return CUDA_SUCCESS;
     int reservations, handles, opened, registrations, events;
     int live = virtual_live(&reservations, &handles) + legacy_live(&opened) + host_live(&registrations);

@@ -53,6 +53,7 @@ static void drop(struct region **at, const char *what) {
 EXPORTED CUresult cuMemHostAlloc(void **start, size_t bytes, unsigned flags) {
     BEGIN(cuMemHostAlloc);
     CONTEXT(cuMemHostAlloc);
+    UNLESS_CAPTURING(cuMemHostAlloc);
     if (bytes == 0 || (flags & ~(unsigned)(HOST_PORTABLE | HOST_DEVICE_MAP | HOST_WRITE_COMBINED)) != 0)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemHostAlloc of %zu bytes with flags %#x", bytes, flags));
     void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -68,6 +69,7 @@ EXPORTED CUresult cuMemHostAlloc(void **start, size_t bytes, unsigned flags) {
 EXPORTED CUresult cuMemFreeHost(void *start) {
     BEGIN(cuMemFreeHost);
     CONTEXT(cuMemFreeHost);
+    UNLESS_CAPTURING(cuMemFreeHost);
     struct region **at = find(start, false);
     if (*at == NULL)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemFreeHost of an address that cuMemHostAlloc did not return"));
@@ -112,26 +114,44 @@ static CUresult check_register(const char *start, size_t bytes, unsigned flags) 
     return writable || (flags & REGISTER_READ_ONLY) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Pinning and unpinning cost time for each page, during which the driver answers no other call. */
+static long cost_ms(size_t bytes) { return (long)((double)bytes * (double)options.register_ms_per_gb / 1e9); }
+
+static void tell(size_t bytes, unsigned flags) {
+    char line[128];
+    if (!options.tell_registrations)
+        return;
+    snprintf(line, sizeof line, "%zu bytes, flags %u, %s", bytes, flags, work_is_queued() ? "copies" : "idle");
+    remember("registrations", line);
+}
+
 EXPORTED CUresult cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
     BEGIN(cuMemHostRegister_v2);
     CONTEXT(cuMemHostRegister);
+    UNLESS_CAPTURING(cuMemHostRegister);
     CUresult code = check_register(start, bytes, flags);
-    if (code == CUDA_SUCCESS)
+    if (code == CUDA_SUCCESS) {
+        tell(bytes, flags);
         add(start, bytes, true);
+        call_stall(cost_ms(bytes));
+    }
     END(code);
 }
 
 EXPORTED CUresult cuMemHostUnregister(void *start) {
     BEGIN(cuMemHostUnregister);
     CONTEXT(cuMemHostUnregister);
+    UNLESS_CAPTURING(cuMemHostUnregister);
     struct region **at = find(start, true);
     if (*at == NULL)
         END(misuse(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "cuMemHostUnregister of memory that is not registered"));
     bool mapped, writable;
-    pages((*at)->start, (*at)->bytes, &mapped, &writable);
+    size_t bytes = (*at)->bytes;
+    pages((*at)->start, bytes, &mapped, &writable);
     if (!mapped)
         misuse(0, "registered memory unmapped before it was unregistered");
     drop(at, "cuMemHostUnregister");
+    call_stall(cost_ms(bytes));
     END(CUDA_SUCCESS);
 }
 

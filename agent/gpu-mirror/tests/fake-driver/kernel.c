@@ -65,6 +65,7 @@ static struct fake_function *declared(const char *text) {
 EXPORTED CUresult cuModuleLoadData(CUmodule *made, const void *image) {
     BEGIN(cuModuleLoadData);
     CONTEXT(cuModuleLoadData);
+    UNLESS_CAPTURING(cuModuleLoadData);
     const char *text = image;
     if (strstr(text, "\n.version ") == NULL || strstr(text, "\n.target ") == NULL)
         END(misuse(218, "cuModuleLoadData of an image that is not PTX"));
@@ -89,6 +90,7 @@ EXPORTED CUresult cuModuleLoadData(CUmodule *made, const void *image) {
 EXPORTED CUresult cuModuleUnload(CUmodule module) {
     BEGIN(cuModuleUnload);
     CONTEXT(cuModuleUnload);
+    UNLESS_CAPTURING(cuModuleUnload);
     struct fake_module **at = &modules;
     while (*at != NULL && *at != module)
         at = &(*at)->next;
@@ -140,9 +142,9 @@ static float element(const unsigned char *weights, size_t at, bool half) {
 }
 
 static void multiply(const struct matvec *product, uint32_t rows, bool half) {
-    const unsigned char *weights = (const unsigned char *)(uintptr_t)product->weights;
-    const float *input = (const float *)(uintptr_t)product->input;
-    float *output = (float *)(uintptr_t)product->output;
+    const unsigned char *weights = host_of(product->weights);
+    const float *input = host_of(product->input);
+    float *output = host_of(product->output);
     for (uint32_t row = 0; row < rows; row++) {
         float sums[WARP] = {0}, sum = 0;
         for (uint32_t column = 0; column < product->columns; column++)
@@ -208,6 +210,9 @@ EXPORTED CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned gr
     work->run = run;
     work->parameters = product;
     work->threads = (uint64_t)grid_x * block_x;
+    work->uses[0] = product->weights;
+    work->uses[1] = product->input;
+    work->uses[2] = product->output;
     memcpy(work->kernel, function->name, sizeof work->kernel);
     END(work_queue(context, stream, work));
 }

@@ -62,7 +62,7 @@ int legacy_live(int *opened) {
 }
 
 /* Maps at a multiple of the granule, like blocks. */
-static CUdeviceptr map(int file, size_t bytes, int device) {
+static CUdeviceptr map(int file, size_t bytes, int device, const char *name) {
     size_t unit = options.granule_bytes;
     void *all = mmap(NULL, bytes + unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED)
@@ -70,15 +70,16 @@ static CUdeviceptr map(int file, size_t bytes, int device) {
     uintptr_t start = ((uintptr_t)all + unit - 1) / unit * unit;
     if (mmap((void *)start, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED)
         return 0;
-    mapping_add(start, bytes, device, false)->access[device] = ACCESS_READ_WRITE;
-    return start;
+    CUdeviceptr address = device_of((void *)start);
+    mapping_add(address, bytes, device, false, name)->access[device] = ACCESS_READ_WRITE;
+    return address;
 }
 
 static void unmap(CUdeviceptr address, size_t bytes) {
     if (work_touches_device(address, bytes))
         misuse(0, "device memory freed or closed while copies to it are under way");
     mapping_remove(mapping_at(address, bytes));
-    munmap((void *)(uintptr_t)address, bytes);
+    munmap(host_of(address), bytes);
 }
 
 static CUresult block_for(int device, size_t bytes, struct block **found) {
@@ -93,7 +94,7 @@ static CUresult block_for(int device, size_t bytes, struct block **found) {
     block->device = device;
     CUresult code = account_take(device, block->bytes, &block->file, block->name);
     if (code == CUDA_SUCCESS)
-        block->address = map(block->file, block->bytes, device);
+        block->address = map(block->file, block->bytes, device, block->name);
     if (code != CUDA_SUCCESS || block->address == 0) {
         free(block);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -107,6 +108,7 @@ static CUresult block_for(int device, size_t bytes, struct block **found) {
 EXPORTED CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     BEGIN(cuMemAlloc_v2);
     CONTEXT(cuMemAlloc);
+    UNLESS_CAPTURING(cuMemAlloc);
     struct block *block;
     if (bytes == 0)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemAlloc of 0 bytes"));
@@ -131,12 +133,14 @@ static void block_free(struct block *freed) {
     unmap(freed->address, freed->bytes);
     account_close_to_others(freed->name);
     close(freed->file);
+    account_left(freed->name);
     free(freed);
 }
 
 EXPORTED CUresult cuMemFree_v2(CUdeviceptr address) {
     BEGIN(cuMemFree_v2);
     CONTEXT(cuMemFree);
+    UNLESS_CAPTURING(cuMemFree);
     struct allocation **at = &allocations;
     while (*at != NULL && (*at)->address != address)
         at = &(*at)->next;
@@ -194,7 +198,7 @@ static struct opened *open_block(const char *name, int device, CUresult *code) {
     if (of != device && !options.peer_access)
         *code = CUDA_ERROR_INVALID_DEVICE;
     else
-        one->address = map(one->file, one->bytes, device);
+        one->address = map(one->file, one->bytes, device, name);
     if (one->address == 0) {
         close(one->file);
         free(one);
@@ -209,6 +213,7 @@ static struct opened *open_block(const char *name, int device, CUresult *code) {
 EXPORTED CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
     BEGIN(cuIpcOpenMemHandle_v2);
     CONTEXT(cuIpcOpenMemHandle);
+    UNLESS_CAPTURING(cuIpcOpenMemHandle);
     struct wire wire;
     memcpy(&wire, &handle, sizeof wire);
     if (flags != IPC_LAZY_PEER_ACCESS)
@@ -231,6 +236,7 @@ EXPORTED CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle han
 EXPORTED CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
     BEGIN(cuIpcCloseMemHandle);
     CONTEXT(cuIpcCloseMemHandle);
+    UNLESS_CAPTURING(cuIpcCloseMemHandle);
     struct opened **at = &opened_blocks;
     while (*at != NULL && (address < (*at)->address || address >= (*at)->address + (*at)->bytes))
         at = &(*at)->next;
@@ -242,6 +248,7 @@ EXPORTED CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
     *at = closed->next;
     unmap(closed->address, closed->bytes);
     close(closed->file);
+    account_left(closed->name);
     free(closed);
     END(CUDA_SUCCESS);
 }

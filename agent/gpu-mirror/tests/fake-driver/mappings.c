@@ -1,15 +1,24 @@
-/* Mappings by device address. Device addresses are addresses of the process. */
+/* Mappings by device address, and the addresses themselves. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "fake.h"
 
 static struct mapping *mappings;
 
-struct mapping *mapping_add(CUdeviceptr address, size_t bytes, int device, bool virtual) {
+/* No address of a process: the processor refuses it, or the kernel gives it only to a program that asks for it. */
+static const CUdeviceptr DISTANCE = (CUdeviceptr)1 << 50;
+
+void *host_of(CUdeviceptr address) { return (void *)(uintptr_t)(options.device_addresses ? address - DISTANCE : address); }
+
+CUdeviceptr device_of(const void *host) { return (CUdeviceptr)(uintptr_t)host + (options.device_addresses ? DISTANCE : 0); }
+
+struct mapping *mapping_add(CUdeviceptr address, size_t bytes, int device, bool virtual, const char *name) {
     struct mapping *mapping = calloc(1, sizeof *mapping);
     if (mapping == NULL)
         abort();
     *mapping = (struct mapping){.address = address, .bytes = bytes, .device = device, .virtual = virtual, .next = mappings};
+    memcpy(mapping->name, name, NAME_BYTES);
     mappings = mapping;
     return mapping;
 }

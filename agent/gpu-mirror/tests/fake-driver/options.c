@@ -1,9 +1,11 @@
-/* The environment, the beginning and end of every call, and the reports. */
+/* The environment, the beginning and end of every call, and the reports. README.md has the meaning of every variable. */
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fake.h"
@@ -11,6 +13,10 @@
 struct options options;
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t fake_progress = PTHREAD_COND_INITIALIZER;
+
+/* While a call stalls the driver, no other call begins. */
+static bool stalled;
+static pthread_cond_t go_on = PTHREAD_COND_INITIALIZER;
 
 /* The process that called cuInit: a forked child would have to repeat it, and cannot. */
 static pid_t initialized;
@@ -21,7 +27,10 @@ static long number(const char *name, long otherwise) {
     return text == NULL || *text == 0 ? otherwise : strtol(text, NULL, 10);
 }
 
+/* First the device, then the unkind options: calls that take time, memory that others use or that comes back late, addresses
+ * and sizes that forgive nothing, a driver that starts late or refuses contexts. */
 void options_read(void) {
+    const bool unkind = number("FAKE_CUDA_UNKIND", 0) != 0;
     options.state = getenv("FAKE_CUDA_STATE");
     options.devices = (int)number("FAKE_CUDA_DEVICES", 1);
     if (options.devices > MAX_DEVICES)
@@ -38,6 +47,18 @@ void options_read(void) {
     options.delay_us = number("FAKE_CUDA_DELAY_US", 200);
     options.fault_at_copy = number("FAKE_CUDA_FAULT_AT_COPY", 0);
     options.init_code = (int)number("FAKE_CUDA_INIT", 0);
+    options.register_ms_per_gb = number("FAKE_CUDA_REGISTER_MS_PER_GB", unkind ? 1000 : 0);
+    options.release_ms = number("FAKE_CUDA_RELEASE_MS", 0);
+    options.death_ms = number("FAKE_CUDA_DEATH_MS", unkind ? 300 : 0);
+    options.context_bytes = (size_t)number("FAKE_CUDA_CONTEXT_MIB", unkind ? 2 : 0) << 20;
+    options.others_bytes = (size_t)number("FAKE_CUDA_OTHERS_MIB", unkind ? 30 : 0) << 20;
+    options.exact_size = number("FAKE_CUDA_EXACT_SIZE", unkind ? 1 : 0) != 0;
+    options.device_addresses = number("FAKE_CUDA_DEVICE_ADDRESSES", unkind ? 1 : 0) != 0;
+    options.not_ready_calls = number("FAKE_CUDA_NOT_READY_CALLS", 0);
+    options.not_ready_ms = number("FAKE_CUDA_NOT_READY_MS", 0);
+    options.compute_mode = (int)number("FAKE_CUDA_COMPUTE_MODE", COMPUTE_DEFAULT);
+    options.mps = number("FAKE_CUDA_MPS", 0) != 0;
+    options.tell_registrations = number("FAKE_CUDA_TELL_REGISTRATIONS", 0) != 0;
     options.fail = getenv("FAKE_CUDA_FAIL");
 }
 
@@ -88,6 +109,8 @@ static CUresult wanted_failure(const char *name) {
 
 CUresult call_begin(const char *name) {
     pthread_mutex_lock(&fake_lock);
+    while (stalled)
+        pthread_cond_wait(&go_on, &fake_lock);
     CUresult code = CUDA_SUCCESS;
     if (over)
         code = CUDA_ERROR_DEINITIALIZED;
@@ -105,6 +128,34 @@ CUresult call_end(CUresult code) {
     return code;
 }
 
+void call_stall(long ms) {
+    if (ms <= 0)
+        return;
+    stalled = true;
+    pthread_mutex_unlock(&fake_lock);
+    usleep((useconds_t)ms * 1000);
+    pthread_mutex_lock(&fake_lock);
+    stalled = false;
+    pthread_cond_broadcast(&go_on);
+}
+
+/* Returns true for the first calls of each process, and for a time after the first call of any process. */
+static bool is_starting(void) {
+    static long calls;
+    struct stat first;
+    struct timespec now;
+    char path[4096];
+    if (++calls <= options.not_ready_calls)
+        return true;
+    if (options.not_ready_ms <= 0)
+        return false;
+    snprintf(path, sizeof path, "%s/start", options.state);
+    close(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (stat(path, &first) != 0 || clock_gettime(CLOCK_REALTIME, &now) != 0)
+        return true;
+    return (now.tv_sec - first.st_mtim.tv_sec) * 1000 + (now.tv_nsec - first.st_mtim.tv_nsec) / 1000000 < options.not_ready_ms;
+}
+
 EXPORTED CUresult cuInit(unsigned flags) {
     pthread_mutex_lock(&fake_lock);
     CUresult code = CUDA_SUCCESS;
@@ -117,8 +168,12 @@ EXPORTED CUresult cuInit(unsigned flags) {
         code = misuse(CUDA_ERROR_NOT_PERMITTED, "FAKE_CUDA_STATE is not set");
     else if (initialized != 0 && initialized != getpid())
         code = CUDA_ERROR_NOT_INITIALIZED;
-    else
+    else if (initialized == 0 && is_starting())
+        code = CUDA_ERROR_SYSTEM_NOT_READY;
+    else {
         initialized = getpid();
+        account_begin();
+    }
     pthread_mutex_unlock(&fake_lock);
     return code;
 }
@@ -144,5 +199,7 @@ __attribute__((destructor)) static void report(void) {
                  modules);
         remember("leaks", line);
     }
+    if (initialized == getpid())
+        account_end();
     pthread_mutex_unlock(&fake_lock);
 }

@@ -13,6 +13,7 @@ struct fake_stream {
     uint64_t queued, done, awaited;
     struct work *first, *last;
     bool destroyed;
+    struct fake_capture capture;
     pthread_cond_t more;
     struct fake_stream *next;
 };
@@ -22,6 +23,8 @@ struct fake_event {
     struct fake_context *context;
     struct fake_stream *stream;
     uint64_t moment;
+    /* Recorded in a capture. */
+    bool captured;
     struct fake_event *next;
 };
 
@@ -47,6 +50,13 @@ bool work_touches_host(const void *start, size_t bytes) {
     return false;
 }
 
+bool work_is_queued(void) {
+    for (struct fake_stream *stream = streams; stream != NULL; stream = stream->next)
+        if (stream->first != NULL)
+            return true;
+    return false;
+}
+
 bool work_runs_kernels(void) {
     for (struct fake_stream *stream = streams; stream != NULL; stream = stream->next)
         for (struct work *work = stream->first; work != NULL; work = work->next)
@@ -55,10 +65,17 @@ bool work_runs_kernels(void) {
     return false;
 }
 
+static bool kernel_uses(const struct work *work, CUdeviceptr start, size_t bytes) {
+    for (int at = 0; work->run != NULL && at < 3; at++)
+        if (work->uses[at] >= start && work->uses[at] < start + bytes)
+            return true;
+    return false;
+}
+
 bool work_touches_device(CUdeviceptr start, size_t bytes) {
     for (struct fake_stream *stream = streams; stream != NULL; stream = stream->next)
         for (struct work *work = stream->first; work != NULL; work = work->next)
-            if (work->to < start + bytes && start < work->to + work->bytes)
+            if ((work->to < start + bytes && start < work->to + work->bytes) || kernel_uses(work, start, bytes))
                 return true;
     return false;
 }
@@ -94,8 +111,8 @@ static CUresult perform(struct fake_context *context, struct work *work) {
     if (work->wrong || !device_accessible(context, work->to, work->bytes, true))
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (work->from == NULL)
-        memset((void *)(uintptr_t)work->to, work->value, work->bytes);
-    else if (!copy_bytes((void *)(uintptr_t)work->to, work->from, work->bytes))
+        memset(host_of(work->to), work->value, work->bytes);
+    else if (!copy_bytes(host_of(work->to), work->from, work->bytes))
         return misuse(CUDA_ERROR_ILLEGAL_ADDRESS, "a copy from host memory that is no longer mapped");
     return CUDA_SUCCESS;
 }
@@ -117,7 +134,7 @@ static void *serve(void *argument) {
             usleep((useconds_t)options.delay_us);
         pthread_mutex_lock(&fake_lock);
         if (stream->context->sticky == CUDA_SUCCESS)
-            stream->context->sticky = perform(stream->context, work);
+            context_fault(stream->context, perform(stream->context, work));
         stream->first = work->next;
         stream->done++;
         free(work->parameters);
@@ -141,6 +158,14 @@ static bool recorded(struct fake_event *event) {
             return true;
     return false;
 }
+
+void captures_visit(void (*visit)(struct fake_capture *, const struct fake_context *, void *), void *argument) {
+    for (struct fake_stream *one = streams; one != NULL; one = one->next)
+        if (!one->destroyed && one->capture.active)
+            visit(&one->capture, one->context, argument);
+}
+
+struct fake_capture *capture_of(CUstream stream) { return live(stream) ? &stream->capture : NULL; }
 
 EXPORTED CUresult cuStreamCreate(CUstream *made, unsigned flags) {
     BEGIN(cuStreamCreate);
@@ -183,14 +208,21 @@ static CUresult wait_for(struct fake_stream *stream, uint64_t moment) {
 EXPORTED CUresult cuStreamSynchronize(CUstream stream) {
     BEGIN(cuStreamSynchronize);
     CONTEXT(cuStreamSynchronize);
+    UNLESS_CAPTURING(cuStreamSynchronize);
     if (!live(stream))
         END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuStreamSynchronize of an invalid stream"));
+    CUresult code = capture_forbids_stream(stream);
+    if (code != CUDA_SUCCESS)
+        END(code);
     END(wait_for(stream, stream->queued));
 }
 
 EXPORTED CUresult cuCtxSynchronize(void) {
     BEGIN(cuCtxSynchronize);
     CONTEXT(cuCtxSynchronize);
+    CUresult code = capture_forbids_waiting(context);
+    if (code != CUDA_SUCCESS)
+        END(code);
     /* Streams stay in the list, so the loop is valid while other threads add to it. */
     for (struct fake_stream *one = streams; one != NULL; one = one->next)
         if (one->context == context && wait_for(one, one->queued) != CUDA_SUCCESS)
@@ -203,6 +235,12 @@ CUresult work_queue(struct fake_context *context, CUstream stream, struct work *
         free(work->parameters);
         free(work);
         return misuse(CUDA_ERROR_INVALID_HANDLE, "work on a stream outside the current context");
+    }
+    if (stream->capture.active) {
+        /* It becomes a part of the graph, which nothing here launches. */
+        free(work->parameters);
+        free(work);
+        return stream->capture.invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
     }
     if (stream->first == NULL)
         stream->first = work;
@@ -251,11 +289,12 @@ EXPORTED CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t by
 EXPORTED CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
     BEGIN(cuMemcpyDtoH_v2);
     CONTEXT(cuMemcpyDtoH);
+    UNLESS_CAPTURING(cuMemcpyDtoH);
     if (bytes == 0 || mapping_at(from, bytes) == NULL)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "a copy of %zu bytes from where no one mapping has as many", bytes));
     if (!device_accessible(context, from, bytes, false))
-        END(context->sticky = CUDA_ERROR_ILLEGAL_ADDRESS);
-    bool fine = copy_bytes(to, (const void *)(uintptr_t)from, bytes);
+        END(context_fault(context, CUDA_ERROR_ILLEGAL_ADDRESS));
+    bool fine = copy_bytes(to, host_of(from), bytes);
     END(fine ? CUDA_SUCCESS : misuse(CUDA_ERROR_INVALID_VALUE, "a copy to host memory that is not there"));
 }
 
@@ -281,22 +320,29 @@ EXPORTED CUresult cuEventRecord(CUevent event, CUstream stream) {
         END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuEventRecord of an event and a stream that are not of one context"));
     event->stream = stream;
     event->moment = stream->queued;
+    event->captured = stream->capture.active;
     END(CUDA_SUCCESS);
 }
 
 EXPORTED CUresult cuEventQuery(CUevent event) {
     BEGIN(cuEventQuery);
     CONTEXT(cuEventQuery);
+    UNLESS_CAPTURING(cuEventQuery);
     if (!recorded(event))
         END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuEventQuery of an invalid event"));
+    if (event->captured)
+        END(CUDA_ERROR_CAPTURED_EVENT);
     END(event->stream == NULL || event->stream->done >= event->moment ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
 EXPORTED CUresult cuEventSynchronize(CUevent event) {
     BEGIN(cuEventSynchronize);
     CONTEXT(cuEventSynchronize);
+    UNLESS_CAPTURING(cuEventSynchronize);
     if (!recorded(event))
         END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuEventSynchronize of an invalid event"));
+    if (event->captured)
+        END(CUDA_ERROR_CAPTURED_EVENT);
     END(event->stream == NULL ? CUDA_SUCCESS : wait_for(event->stream, event->moment));
 }
 

@@ -16,13 +16,12 @@ struct handle {
     int file, device;
     size_t bytes;
     bool imported;
+    char name[NAME_BYTES];
     struct handle *next;
 };
 
 static struct reservation *reservations;
 static struct handle *handles;
-
-static void *address_of(CUdeviceptr address) { return (void *)(uintptr_t)address; }
 
 static struct handle *handle_of(CUhandle value) {
     for (struct handle *handle = handles; handle != NULL; handle = handle->next)
@@ -88,9 +87,9 @@ EXPORTED CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t
     struct reservation *one = calloc(1, sizeof *one);
     if (one == NULL)
         abort();
-    *one = (struct reservation){.address = start, .bytes = bytes, .next = reservations};
+    *one = (struct reservation){.address = device_of((void *)start), .bytes = bytes, .next = reservations};
     reservations = one;
-    *address = start;
+    *address = one->address;
     END(CUDA_SUCCESS);
 }
 
@@ -106,15 +105,16 @@ EXPORTED CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     struct reservation *freed = *at;
     *at = freed->next;
     free(freed);
-    munmap(address_of(address), bytes);
+    munmap(host_of(address), bytes);
     END(CUDA_SUCCESS);
 }
 
-static CUhandle handle_add(int file, int device, size_t bytes, bool imported) {
+static CUhandle handle_add(int file, int device, size_t bytes, bool imported, const char *name) {
     struct handle *handle = calloc(1, sizeof *handle);
     if (handle == NULL)
         abort();
     *handle = (struct handle){.file = file, .device = device, .bytes = bytes, .imported = imported, .next = handles};
+    memcpy(handle->name, name, NAME_BYTES);
     handles = handle;
     return (CUhandle)(uintptr_t)handle;
 }
@@ -131,7 +131,7 @@ EXPORTED CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocat
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemCreate of %zu bytes with flags %llu", bytes, flags));
     code = account_take(properties->location.id, bytes, &file, name);
     if (code == CUDA_SUCCESS)
-        *handle = handle_add(file, properties->location.id, bytes, false);
+        *handle = handle_add(file, properties->location.id, bytes, false, name);
     END(code);
 }
 
@@ -146,6 +146,7 @@ EXPORTED CUresult cuMemRelease(CUhandle value) {
     struct handle *released = *at;
     *at = released->next;
     close(released->file);
+    account_left(released->name);
     free(released);
     END(CUDA_SUCCESS);
 }
@@ -167,11 +168,12 @@ EXPORTED CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *from, i
     BEGIN(cuMemImportFromShareableHandle);
     int own, device;
     size_t bytes;
+    char name[NAME_BYTES];
     if (type != HANDLE_POSIX_DESCRIPTOR)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemImportFromShareableHandle of type %d", type));
-    if (!account_adopt((int)(intptr_t)from, &own, &device, &bytes))
+    if (!account_adopt((int)(intptr_t)from, &own, &device, &bytes, name))
         END(CUDA_ERROR_INVALID_VALUE);
-    *handle = handle_add(own, device, bytes, true);
+    *handle = handle_add(own, device, bytes, true, name);
     END(CUDA_SUCCESS);
 }
 
@@ -194,12 +196,14 @@ EXPORTED CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUh
     /* Imported memory may be shorter than announced. */
     if (bytes > handle->bytes)
         END(handle->imported ? CUDA_ERROR_INVALID_VALUE : misuse(CUDA_ERROR_INVALID_VALUE, "cuMemMap of more bytes than the handle has"));
+    if (options.exact_size && bytes < handle->bytes)
+        END(handle->imported ? CUDA_ERROR_INVALID_VALUE : misuse(CUDA_ERROR_INVALID_VALUE, "cuMemMap of fewer bytes than the handle has"));
     if (!reserved(address, bytes) || mapping_overlaps(address, bytes))
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemMap where nothing is reserved, or something is mapped"));
-    void *at = mmap(address_of(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, handle->file, 0);
+    void *at = mmap(host_of(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, handle->file, 0);
     if (at == MAP_FAILED)
         END(CUDA_ERROR_OUT_OF_MEMORY);
-    mapping_add(address, bytes, handle->device, true);
+    mapping_add(address, bytes, handle->device, true, handle->name);
     END(CUDA_SUCCESS);
 }
 
@@ -210,8 +214,11 @@ EXPORTED CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemUnmap of %zu bytes that no call mapped", bytes));
     if (work_touches_device(address, bytes))
         misuse(0, "cuMemUnmap while copies to it are under way");
+    char name[NAME_BYTES];
+    memcpy(name, mapping->name, NAME_BYTES);
     mapping_remove(mapping);
-    void *at = mmap(address_of(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    void *at = mmap(host_of(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    account_left(name);
     END(at == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
 }
 
@@ -242,5 +249,5 @@ EXPORTED CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemA
         most = access[at].flags > most ? access[at].flags : most;
     }
     int protection = most == ACCESS_READ_WRITE ? PROT_READ | PROT_WRITE : most == ACCESS_READ ? PROT_READ : PROT_NONE;
-    END(mprotect(address_of(address), bytes, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+    END(mprotect(host_of(address), bytes, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }

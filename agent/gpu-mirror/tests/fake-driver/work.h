@@ -15,6 +15,8 @@ struct work {
     void *parameters;
     char kernel[64];
     uint64_t threads;
+    /* Its places in device memory. */
+    CUdeviceptr uses[3];
     struct work *next;
 };
 

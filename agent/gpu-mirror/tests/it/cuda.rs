@@ -28,7 +28,7 @@ use crate::mirror::process::{Process, tell, variable, wait};
 use crate::mirror::{self, DEVICE, LONG, MIB, content, manifest, publish};
 use crate::support;
 
-fn number() -> u32 {
+pub fn number() -> u32 {
     let chosen = std::env::var("TETRIS_CUDA_DEVICE").ok();
     chosen.map_or(0, |number| number.parse().unwrap())
 }
@@ -301,6 +301,14 @@ fn the_tests_for_gpus_pass_where_read_only_pages_can_be_registered() {
 #[test]
 fn the_tests_for_gpus_pass_where_copies_come_late() {
     with_the_fake_driver(&[("DELAY_US", -1)]);
+}
+
+/// Calls take time, other programs use memory, and the memory of the dead comes back late.
+#[test]
+fn the_tests_for_gpus_pass_with_an_unkind_driver() {
+    let driver = FakeDriver::unkind();
+    driver.run(&["cuda::cuda_"]);
+    driver.check();
 }
 
 /// Devices 0 and 1 are not peers, chunks share blocks with others, and the driver has no read-only

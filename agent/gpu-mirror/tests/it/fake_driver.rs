@@ -1,5 +1,6 @@
 //! Builds the fake driver, and runs tests of this test program in processes that load it.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -10,12 +11,14 @@ pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-drive
 
 /// One machine: processes started with it see the same devices.
 pub struct FakeDriver {
+    /// Device memory in MiB that is not for the tests: that of a context, and of other programs.
+    unavailable_mib: i32,
     state: TempDir,
     library: PathBuf,
     options: Vec<(String, String)>,
 }
 
-/// Folder with the library, built once per process. Concurrent builds write the same file.
+/// Folder with the library. Concurrent builds write the same file.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| build("fake-driver", &[]))
@@ -31,24 +34,46 @@ fn compiler() -> Command {
         "-Wall",
         "-Wextra",
         "-Werror",
+        "-pthread",
     ]);
     command
 }
 
-fn build(name: &str, more: &[&str]) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder).unwrap();
+/// C files, with their contents.
+fn sources() -> Vec<(PathBuf, Vec<u8>)> {
     let entries = std::fs::read_dir(SOURCES).unwrap();
     let files = entries.map(|entry| entry.unwrap().path());
-    let sources: Vec<_> = files
-        .filter(|path| path.extension().is_some_and(|end| end == "c"))
+    let mut files: Vec<_> = files
+        .filter(|path| path.is_file())
+        .map(|path| (path.clone(), std::fs::read(&path).unwrap()))
         .collect();
-    let made = folder.join(format!("libcuda.{}", std::process::id()));
+    files.sort();
+    files
+}
+
+/// Builds the library, unless another process has built it from the same files.
+fn build(name: &str, more: &[&str]) -> PathBuf {
+    let sources = sources();
     let mut command = compiler();
-    command.args(["-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]);
+    command.args(["-shared", "-fPIC", "-fvisibility=hidden"]);
     command.args(more).arg("-Wl,-soname,libcuda.so.1");
-    command.args(sources).arg("-o").arg(&made);
-    let status = command.status();
+    let is_code = |path: &Path| path.extension().is_some_and(|end| end == "c");
+    command.args(
+        sources
+            .iter()
+            .map(|(path, _)| path)
+            .filter(|path| is_code(path)),
+    );
+    let mut hasher = DefaultHasher::new();
+    (format!("{command:?}"), &sources).hash(&mut hasher);
+    let folder = format!("{name}-{:016x}", hasher.finish());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+    if folder.join("libcuda.so.1").exists() {
+        return folder;
+    }
+    std::fs::create_dir_all(&folder).unwrap();
+    let made = folder.join(format!("libcuda.{}", std::process::id()));
+    let status = command.arg("-o").arg(&made).status();
     let built = status.unwrap_or_else(|error| panic!("expected a C compiler: {error}"));
     assert!(built.success(), "the fake driver is not built: {built}");
     std::fs::rename(made, folder.join("libcuda.so.1")).unwrap();
@@ -58,10 +83,32 @@ fn build(name: &str, more: &[&str]) -> PathBuf {
 impl FakeDriver {
     pub fn new() -> Self {
         Self {
+            unavailable_mib: 0,
             state: tempfile::tempdir_in("/dev/shm").unwrap(),
             library: library().to_owned(),
             options: Vec::new(),
         }
+    }
+
+    /// A driver with all of the options that make it unkind and go together: calls take time,
+    /// memory is used by others and comes back late, and a wrong size or address is fatal.
+    pub fn unkind() -> Self {
+        let driver = Self {
+            unavailable_mib: 32,
+            ..Self::new()
+        };
+        driver.with("UNKIND", 1)
+    }
+
+    /// A kind and an unkind driver: the tests run with both.
+    pub fn each() -> [Self; 2] {
+        [Self::new(), Self::unkind()]
+    }
+
+    /// Sets the memory of each device so that one process has this much for its tests.
+    pub fn with_room(self, mib: i32) -> Self {
+        let all = mib + self.unavailable_mib;
+        self.with("MEMORY_MIB", all)
     }
 
     /// A driver older than version 11.4.

@@ -4,9 +4,11 @@
 mod compute;
 mod conformance;
 mod cuda;
+mod deadlines;
 mod fake;
 mod fake_driver;
 mod fuzz_corpus;
+mod gpu;
 mod host;
 mod hostile;
 mod lingering;
@@ -18,6 +20,7 @@ mod mirror_session_seeds;
 mod processes;
 mod ptx;
 mod refusals;
+mod registration;
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;
 mod server;

@@ -131,7 +131,10 @@ fn only_what_nobody_holds_is_evicted() {
     let c = mirror.model(&["c"], 4000);
     let held = mirror.acquire(&a).unwrap();
     check(&held, &a, &["a"], 4000);
-    mirror.acquire(&b).unwrap().release().unwrap();
+    let idle = mirror.acquire(&b).unwrap();
+    // A load that nobody waits for is given up.
+    idle.wait_all(LONG).unwrap();
+    idle.release().unwrap();
     let third = mirror.acquire_within(&c, LONG).unwrap();
     check(&third, &c, &["c"], 4000);
     assert_eq!(mirror.server.counters().evicted, 1, "b");
@@ -307,14 +310,14 @@ fn where_nobody_listens_there_is_no_server() {
 fn what_is_registered_is_given_up_when_asked_when_a_tenant_leaves_and_at_the_end() {
     let mirror = Mirror::new(64);
     let names = ["a", "b", "c"];
-    let objects = mirror.model(&names, 1000);
+    let objects = mirror.model(&names, 1100);
     let bytes: u64 = objects.iter().map(|object| object.len).sum();
     let load = |socket: &std::path::Path| {
         let client = tetris_gpu_mirror::client::Client::connect(socket, MemoryKind::Host, LONG);
         let wanted = Wanted::new(WantedModel::Objects(objects.clone()));
         let device = Arc::new(HostDevice::new(0));
         let model = client.unwrap().acquire(device, &wanted, &mut |_| {});
-        check(&model.unwrap(), &objects, &names, 1000);
+        check(&model.unwrap(), &objects, &names, 1100);
     };
     let pinned = |server: &Server<HostDevice>| server.report().devices[0].pinned_bytes;
     let referenced = |store: &Store| {
@@ -324,7 +327,7 @@ fn what_is_registered_is_given_up_when_asked_when_a_tenant_leaves_and_at_the_end
     load(&mirror.socket);
     let root = mirror.directory.path().join("other");
     let other = Arc::new(Store::create(root, &CreateOptions::default()).unwrap());
-    publish(&other, &names, 1000);
+    publish(&other, &names, 1100);
     let socket = mirror.directory.path().join("other-gpu");
     let serve = |tenant| {
         let store = Arc::clone(&other);
@@ -332,20 +335,20 @@ fn what_is_registered_is_given_up_when_asked_when_a_tenant_leaves_and_at_the_end
     };
     serve(TenantId(1));
     load(&socket);
-    assert_eq!(pinned(&mirror.server), 2 * bytes);
-    eventually("the load has ended", || {
+    eventually("both models are registered", || {
         mirror.server.counters().registrations == 6
     });
+    assert_eq!(pinned(&mirror.server), 2 * bytes);
     assert_eq!(mirror.server.unpin(TenantId(0)), bytes);
     assert!(!referenced(&mirror.store) && referenced(&other));
     assert_eq!(mirror.server.unpin(TenantId(0)), 0);
     mirror.server.leave(TenantId(1));
     assert_eq!(pinned(&mirror.server), 0);
     assert!(!referenced(&other));
-    publish(&other, &names, 1000);
+    publish(&other, &names, 1100);
     serve(TenantId(2));
     load(&socket);
-    eventually("the load has ended", || {
+    eventually("it is registered again", || {
         mirror.server.counters().registrations == 9
     });
     assert!(referenced(&other));

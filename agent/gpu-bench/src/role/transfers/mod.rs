@@ -33,9 +33,13 @@ pub struct TransfersJob {
 /// Result of the first copy, before the rounds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct First {
-    /// Time of the first copy from the store in seconds, including the registration of its pages.
+    /// Time of the first copy from the store in seconds, through pinned buffers that were made
+    /// before.
     pub copy_s: f64,
-    /// Number of bytes copied from the store's own pages; the rest went through pinned buffers.
+    /// Time in which the driver then registered the store's pages, in seconds.
+    pub register_s: f64,
+    /// Number of bytes that the next copy took from the store's own pages; the rest went through
+    /// pinned buffers.
     pub direct_bytes: u64,
 }
 
@@ -46,9 +50,8 @@ pub struct Round {
     pub pinned_s: f64,
     /// From the store's registered pages.
     pub direct_s: f64,
-    /// From the store's pages, with mapping and registering them before and undoing both
-    /// afterwards, like a first load of the mirror.
-    pub registering_s: f64,
+    /// From pages that are mapped before and unmapped afterwards, like a first load of the mirror.
+    pub mapping_s: f64,
     /// Through the ring of pinned buffers.
     pub staged_s: f64,
 }
@@ -67,26 +70,32 @@ pub fn run<D: Backend>(
         Ok(Executor::new(Arc::clone(&device), config))
     };
     let all = job.model.bytes();
-    let (mut direct, mut registering, mut staged) = (new(all)?, new(all)?, new(0)?);
-    let (copy_s, report) = timed(|| target.load(&mut direct))?;
-    // The other executors create their streams and buffers, and so do plain copies.
+    let (mut direct, mut staged) = (new(all)?, new(0)?);
+    direct.prepare()?;
+    let (copy_s, _) = timed(|| target.load(&mut direct))?;
+    let (register_s, ()) = timed(|| {
+        direct.registrar().register_all();
+        Ok(())
+    })?;
+    let report = target.load(&mut direct)?;
+    // The other executor creates its streams and buffers, and so do plain copies.
     target.load(&mut staged)?;
-    target.load_mapping(&mut registering, &store, job)?;
     target.copy_pinned()?;
     let direct_bytes = report.direct_bytes;
     parent.tell(&First {
         copy_s,
+        register_s,
         direct_bytes,
     })?;
     while parent.wait() {
         let (pinned_s, ()) = timed(|| target.copy_pinned())?;
         let (direct_s, _) = timed(|| target.load(&mut direct))?;
         let (staged_s, _) = timed(|| target.load(&mut staged))?;
-        let (registering_s, ()) = timed(|| target.load_mapping(&mut registering, &store, job))?;
+        let (mapping_s, ()) = timed(|| target.load_mapping(&mut staged, &store, job))?;
         parent.tell(&Round {
             pinned_s,
             direct_s,
-            registering_s,
+            mapping_s,
             staged_s,
         })?;
     }

@@ -69,9 +69,8 @@ impl<D: Backend> Target<D> {
         store: &Store,
         job: &TransfersJob,
     ) -> Result<(), BenchError> {
-        let loaded = self.load_from(executor, &sources(self.device.as_ref(), store, job)?);
-        executor.unpin();
-        loaded.map(|_| ())
+        let sources = sources(self.device.as_ref(), store, job)?;
+        self.load_from(executor, &sources).map(|_| ())
     }
 
     fn load_from(

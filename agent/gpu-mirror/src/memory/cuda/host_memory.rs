@@ -13,7 +13,7 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 
 use super::context::CudaContext;
-use super::result::{check, note};
+use super::result::{NOT_SUPPORTED, check, note};
 use crate::memory::{HostSlice, MemoryError};
 
 /// Pinned host memory.
@@ -87,8 +87,12 @@ pub struct CudaRegistration {
 }
 
 impl CudaRegistration {
-    /// Pins all pages of `memory`. With `read_only` the driver learns that the device only reads
-    /// them; without it the driver accepts only pages that the processor may write at this moment.
+    /// Pins the pages of `memory` for copies in this context. With `read_only` the driver learns that
+    /// the device only reads them; without it the driver accepts only pages that the processor may
+    /// write at this moment.
+    ///
+    /// Not for other contexts (`CU_MEMHOSTREGISTER_PORTABLE`): each device has mappings of its own,
+    /// and the driver would make page tables of all devices for each of them.
     pub(super) fn new(
         context: &Arc<CudaContext>,
         memory: &HostSlice,
@@ -103,22 +107,33 @@ impl CudaRegistration {
                 next: "copy through pinned memory",
             });
         }
+        if !read_only && memory.stays_read_only() {
+            return Err(MemoryError::Unsupported {
+                what: "registering read-only pages with this driver",
+                next: "copy through pinned memory, or map pages that can be made writable",
+            });
+        }
         let len = bytes.len().next_multiple_of(page_bytes);
         let start = bytes.as_ptr().cast_mut().cast::<c_void>();
-        let mut flags = sys::CU_MEMHOSTREGISTER_PORTABLE;
-        if read_only {
-            flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
-        }
+        let flags = if read_only {
+            sys::CU_MEMHOSTREGISTER_READ_ONLY
+        } else {
+            0
+        };
         let current = context.enter()?;
         // SAFETY: the pages stay mapped while the owner of their bytes lives, and this value keeps
         // the owner. No copy makes the device write there. The driver locks the pages that the
         // bytes touch; it does not change them.
         let call = || unsafe { (current.driver.host_register)(start, len, flags) };
-        let register = || {
-            check(call(), "register host memory").map(|()| Self {
+        let register = || match call() {
+            NOT_SUPPORTED => Err(MemoryError::Unsupported {
+                what: "registering host memory with this driver",
+                next: "copy through pinned memory",
+            }),
+            code => check(code, "register host memory").map(|()| Self {
                 context: Arc::clone(context),
                 memory: memory.clone(),
-            })
+            }),
         };
         if read_only {
             return register();

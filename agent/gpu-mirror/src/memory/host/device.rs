@@ -7,8 +7,8 @@ use super::chunk::{HostChunk, HostMapping, HostRange};
 use super::copies::{HostEvent, HostStream};
 use super::faults::{Allowances, Faults};
 use crate::memory::{
-    Capabilities, DeviceInfo, DeviceMemory, DeviceUuid, Exported, HostSlice, Mapped, MemoryError,
-    MemoryKind, Protection, check_chunk_size, check_copy,
+    Capabilities, DeviceInfo, DeviceMemory, DeviceMode, DeviceUuid, Exported, HostSlice, Mapped,
+    MemoryError, MemoryKind, Protection, check_chunk_size, check_copy,
 };
 
 /// Granule in bytes, as with CUDA.
@@ -65,6 +65,8 @@ impl HostDevice {
             imports: 0,
             copies: 0,
             registrations: 0,
+            busy_registrations: 0,
+            pinned: 0,
             stale: None,
         });
         self.0.lost.store(true, Ordering::Relaxed);
@@ -107,6 +109,7 @@ impl DeviceMemory for HostDevice {
             name: "host memory".to_owned(),
             total_bytes,
             free_bytes: total_bytes.saturating_sub(used),
+            mode: DeviceMode::Shared,
         })
     }
 
@@ -243,11 +246,24 @@ impl DeviceMemory for HostDevice {
     }
 
     fn pinned(&self, bytes: usize) -> Result<HostPinned, MemoryError> {
+        if !self.0.allowances.pinned.take() {
+            return Err(MemoryError::Driver {
+                action: "allocate pinned host memory",
+                code: 2,
+                name: "CUDA_ERROR_OUT_OF_MEMORY".to_owned(),
+            });
+        }
         Ok(vec![0; bytes].into_boxed_slice())
     }
 
     fn register(&self, memory: HostSlice) -> Result<HostRegistration, MemoryError> {
-        if self.0.allowances.registrations.take() {
+        if self.0.allowances.busy_registrations.take() {
+            Err(MemoryError::Driver {
+                action: "register host memory",
+                code: 2,
+                name: "CUDA_ERROR_OUT_OF_MEMORY".to_owned(),
+            })
+        } else if self.0.allowances.registrations.take() {
             Ok(HostRegistration { _memory: memory })
         } else {
             Err(MemoryError::Unsupported {

@@ -12,8 +12,13 @@ pub struct Faults {
     pub imports: u64,
     /// Number of copies before one fails; its stream fails with it.
     pub copies: u64,
-    /// Number of registrations of host memory before the device refuses them.
+    /// Number of registrations of host memory before the device refuses them for good.
     pub registrations: u64,
+    /// Number of registrations of host memory that the device refuses for the moment, before it
+    /// accepts one.
+    pub busy_registrations: u64,
+    /// Number of pinned buffers before host memory for them is short.
+    pub pinned: u64,
     /// Byte of which created chunks are full, in the role of an earlier owner's bytes. `None`:
     /// they are zero.
     pub stale: Option<u8>,
@@ -26,6 +31,8 @@ impl Default for Faults {
             imports: u64::MAX,
             copies: u64::MAX,
             registrations: u64::MAX,
+            busy_registrations: 0,
+            pinned: u64::MAX,
             stale: None,
         }
     }
@@ -41,6 +48,8 @@ pub(super) struct Allowances {
     pub imports: Allowance,
     pub copies: Allowance,
     pub registrations: Allowance,
+    pub busy_registrations: Allowance,
+    pub pinned: Allowance,
     stale: AtomicU64,
 }
 
@@ -51,6 +60,8 @@ impl From<Faults> for Allowances {
             imports: Allowance::default(),
             copies: Allowance::default(),
             registrations: Allowance::default(),
+            busy_registrations: Allowance::default(),
+            pinned: Allowance::default(),
             stale: AtomicU64::new(NO_BYTE),
         };
         allowances.set(faults);
@@ -67,6 +78,10 @@ impl Allowances {
         self.registrations
             .0
             .store(faults.registrations, Ordering::Relaxed);
+        self.busy_registrations
+            .0
+            .store(faults.busy_registrations, Ordering::Relaxed);
+        self.pinned.0.store(faults.pinned, Ordering::Relaxed);
         let stale = faults.stale.map_or(NO_BYTE, u64::from);
         self.stale.store(stale, Ordering::Relaxed);
     }

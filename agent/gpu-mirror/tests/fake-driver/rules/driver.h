@@ -40,5 +40,13 @@ CUresult cuEventRecord(CUevent, CUstream);
 CUresult cuEventQuery(CUevent);
 CUresult cuEventSynchronize(CUevent);
 CUresult cuEventDestroy_v2(CUevent);
+CUresult cuCtxSynchronize(void);
+CUresult cuMemExportToShareableHandle(void *, CUhandle, int, unsigned long long);
+CUresult cuMemImportFromShareableHandle(CUhandle *, void *, int);
+CUresult cuThreadExchangeStreamCaptureMode(int *);
+CUresult cuStreamBeginCapture_v2(CUstream, int);
+CUresult cuStreamEndCapture(CUstream, CUgraph *);
+CUresult cuStreamIsCapturing(CUstream, int *);
+CUresult cuGraphDestroy(CUgraph);
 
 #endif

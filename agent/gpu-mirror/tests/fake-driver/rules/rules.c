@@ -2,36 +2,17 @@
  * of broken rules.
  *
  * Every call here that is not meant to break a rule has to succeed. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "driver.h"
+#include "expect.h"
 
 static int broken;
 
 /* Breaks a rule, and expects this result. */
 #define BREAKS(expected, call) broken += is(expected, call, #call, __LINE__)
-/* Expects this result of a valid call. */
-#define ANSWERS(expected, call) is(expected, call, #call, __LINE__)
-#define FINE(call) is(CUDA_SUCCESS, call, #call, __LINE__)
-
-static int is(CUresult expected, CUresult found, const char *call, int line) {
-    if (expected != found) {
-        fprintf(stderr, "line %d: expected %d from %s, found %d\n", line, expected, call, found);
-        exit(1);
-    }
-    return 1;
-}
-
-enum { MIB = 1 << 20 };
-
-static CUmemAllocationProp properties(void) {
-    return (CUmemAllocationProp){.type = 1, .handle_types = 1, .location = {.type = 1, .id = 0}};
-}
 
 static void contexts(CUcontext context) {
     size_t free, total;

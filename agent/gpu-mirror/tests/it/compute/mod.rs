@@ -237,8 +237,11 @@ fn cuda_products_with_legacy_memory_are_those_of_exact_arithmetic_but_for_roundi
 /// the calls of the driver but not the PTX.
 #[test]
 fn the_tests_for_gpus_pass_with_the_fake_driver() {
-    for delay in [0, -1] {
-        let driver = FakeDriver::new().with("DELAY_US", delay);
+    for driver in [
+        FakeDriver::new().with("DELAY_US", 0),
+        FakeDriver::new().with("DELAY_US", -1),
+        FakeDriver::unkind().with("DELAY_US", 0),
+    ] {
         driver.run(&["compute::cuda_"]);
         driver.check();
     }

@@ -59,9 +59,11 @@ fn no_devices() {
 
 #[test]
 fn a_driver_without_devices_is_no_error() {
-    let driver = FakeDriver::new().with("DEVICES", 0);
-    driver.run_one("fake::drivers::no_devices");
-    driver.check();
+    for driver in FakeDriver::each() {
+        let driver = driver.with("DEVICES", 0);
+        driver.run_one("fake::drivers::no_devices");
+        driver.check();
+    }
 }
 
 #[test]
@@ -79,9 +81,11 @@ fn only_legacy() {
 #[test]
 fn devices_without_descriptors_are_shared_by_legacy_handles() {
     for option in ["VIRTUAL_MEMORY", "DESCRIPTORS"] {
-        let driver = FakeDriver::new().with(option, 0);
-        driver.run_one("fake::drivers::only_legacy");
-        driver.check();
+        for driver in FakeDriver::each() {
+            let driver = driver.with(option, 0);
+            driver.run_one("fake::drivers::only_legacy");
+            driver.check();
+        }
     }
 }
 
@@ -96,14 +100,15 @@ fn forgetful() {
 
 #[test]
 fn what_is_left_at_the_end_of_a_process_is_noticed() {
-    let driver = FakeDriver::new();
-    driver.run_one("fake::drivers::forgetful");
-    let leaks = driver.remembers("leaks");
-    assert!(
-        leaks.contains("left: 1 reservations, 1 handles, 0 mappings"),
-        "{leaks}"
-    );
-    assert_eq!(driver.remembers("misuse"), "");
+    for driver in FakeDriver::each() {
+        driver.run_one("fake::drivers::forgetful");
+        let leaks = driver.remembers("leaks");
+        assert!(
+            leaks.contains("left: 1 reservations, 1 handles, 0 mappings"),
+            "{leaks}"
+        );
+        assert_eq!(driver.remembers("misuse"), "");
+    }
 }
 
 /// A C program breaks the rules one after the other, and checks the driver's answers.

@@ -8,7 +8,11 @@
 
 mod drivers;
 mod every_call;
+pub mod lifetimes;
 mod memory;
-mod outlives;
+mod options;
+pub mod outlives;
 mod registrable;
-mod served;
+mod registrations;
+pub mod served;
+mod starts;

@@ -1,6 +1,6 @@
 //! Another process: this test program again, with one test.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// Sends a line to the process that started this one.
@@ -54,6 +54,14 @@ impl Process {
     pub fn go_on(&mut self) {
         use std::io::Write;
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    /// Waits for the orderly end of the process.
+    pub fn ended(mut self) {
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {rest}");
     }
 
     /// Kills the process (SIGKILL).
