@@ -73,7 +73,8 @@ impl<D: DeviceMemory> Mappings<D> {
 
     fn unmap_by(&mut self, end: End) -> Result<(), MemoryError> {
         let chunks = std::mem::take(&mut self.chunks);
-        if self.process != std::process::id() {
+        let is_host = D::KIND == MemoryKind::Host;
+        if !is_host && self.process != std::process::id() {
             // No call into the driver is allowed here.
             std::mem::forget(chunks);
             return Ok(());
@@ -91,8 +92,8 @@ impl<D: DeviceMemory> Mappings<D> {
             events: Some(Arc::clone(&self.events)),
             hang_up,
         };
-        if D::KIND == MemoryKind::Host {
-            // Host memory needs no wait, and a forked child has no reaper.
+        if is_host {
+            // Host memory needs no wait, and a forked child, which has no reaper, has it too.
             return unmapping.attempt();
         }
         if let Err(error) = self.device.finish_here()
