@@ -10,7 +10,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tetris_agent::device::{self, DEFAULT_TIMEOUT, DeviceOptions, Registry, Target};
+use tetris_agent::device::{self, DEFAULT_TIMEOUT, DeviceOptions, Numbering, Registry, Target};
 
 use crate::agent::Agent;
 use crate::device_model::DeviceModel;
@@ -62,7 +62,8 @@ impl DeviceRegistry {
         py.detach(|| self.registry.release())
     }
 
-    /// Return the mirror's devices. Raises GpuUnavailableError.
+    /// Return the mirror's devices, with their names in this process if it has initialized CUDA. Raises
+    /// GpuUnavailableError.
     #[pyo3(signature = (agent, timeout=None))]
     #[expect(clippy::unused_self, reason = "a method in Python")]
     fn devices<'py>(
@@ -72,7 +73,8 @@ impl DeviceRegistry {
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyList>> {
         let timeout = answer_within(timeout)?;
-        let devices = py.detach(|| device::devices(agent.agent(), timeout));
+        let numbering = Numbering::IfInitialized;
+        let devices = py.detach(|| device::devices(agent.agent(), timeout, numbering));
         let list = PyList::empty(py);
         for device in devices.map_err(|error| errors::device_of(error, agent.reason()))? {
             let dict = PyDict::new(py);

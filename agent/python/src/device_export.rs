@@ -7,6 +7,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use tetris_agent::Region;
 use tetris_agent::device::{DeviceTensor, Location};
+use tetris_store_layout::Dtype;
 
 use crate::dlpack::{self, CPU, CUDA, IS_COPIED, READ_ONLY, Request, Source};
 use crate::errors;
@@ -30,6 +31,16 @@ pub(crate) fn device_of(tensor: &DeviceTensor) -> PyResult<(i32, i32)> {
 pub(crate) fn export<'py>(
     py: Python<'py>,
     tensor: &DeviceTensor,
+    request: &Request<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    export_as(py, tensor, tensor.dtype(), request)
+}
+
+/// A capsule like [`export`], with elements of another type and the same size.
+pub(crate) fn export_as<'py>(
+    py: Python<'py>,
+    tensor: &DeviceTensor,
+    dtype: Dtype,
     request: &Request<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let here = device_of(tensor)?;
@@ -64,7 +75,7 @@ pub(crate) fn export<'py>(
             Some(region) => region.address().get(),
             None => address(tensor, here),
         },
-        dtype: tensor.dtype(),
+        dtype,
         shape: tensor.shape(),
         device: wanted,
         memory: Some(memory),

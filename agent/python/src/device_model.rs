@@ -139,7 +139,10 @@ impl DeviceModel {
     fn release(&self, py: Python<'_>) {
         let named = self.lock().take();
         // Unmapping waits for the device.
-        py.detach(|| drop(named));
+        py.detach(|| {
+            drop(named);
+            device::settle_unmapping();
+        });
     }
 
     fn __getitem__(&self, name: &str) -> PyResult<DeviceTensor> {

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use tetris_agent::device;
 
+use crate::device_bits::DeviceBits;
 use crate::device_bytes::DeviceBytes;
 use crate::dlpack::Request;
 use crate::{device_export, device_wait, errors};
@@ -95,6 +96,11 @@ impl DeviceTensor {
     /// Return the bytes without waiting for them.
     fn unwaited_bytes(&self) -> DeviceBytes {
         DeviceBytes::new(self.tensor.clone())
+    }
+
+    /// Return the elements as unsigned integers of the same size, for consumers without the type.
+    fn bits(&self) -> PyResult<DeviceBits> {
+        DeviceBits::new(self.tensor.clone())
     }
 
     /// Wait until the bytes have arrived, and return a capsule over them (array API standard).

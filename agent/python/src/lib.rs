@@ -18,6 +18,7 @@
 mod agent;
 mod buffer;
 mod device;
+mod device_bits;
 mod device_bytes;
 mod device_export;
 mod device_model;
@@ -37,6 +38,7 @@ mod pagemap;
 mod registry;
 mod report;
 mod tensor;
+mod unmapping;
 
 /// The native module.
 #[pyo3::pymodule]
@@ -47,6 +49,8 @@ mod _native {
     use crate::agent::{Agent, content_id, create_store};
     #[pymodule_export]
     use crate::device::DeviceRegistry;
+    #[pymodule_export]
+    use crate::device_bits::DeviceBits;
     #[pymodule_export]
     use crate::device_bytes::DeviceBytes;
     #[pymodule_export]
@@ -67,6 +71,8 @@ mod _native {
     use crate::registry::{has_mapped, is_unmodified, unmodified_id, unmodified_object};
     #[pymodule_export]
     use crate::tensor::Tensor;
+    #[pymodule_export]
+    use crate::unmapping::UnmappingPause;
 
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");

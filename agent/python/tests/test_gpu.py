@@ -108,6 +108,24 @@ def test_frameworks_take_the_memory_itself(mirror: Mirror, tmp_path: Path) -> No
             assert not array.flags.writeable
 
 
+def test_bits_for_who_has_not_the_element_type(mirror: Mirror, tmp_path: Path) -> None:
+    widths = {"BF16": numpy.uint16, "F8_E4M3": numpy.uint8, "F32": numpy.uint32, "F64": numpy.uint64}
+    tensors = {dtype: stored(dtype, [5, 8]) for dtype in (*widths, "F4")}
+    model = load(write(tmp_path / "m.safetensors", tensors))
+    with pytest.raises((BufferError, RuntimeError, TypeError)):
+        numpy.from_dlpack(model["BF16"])
+    for dtype, width in widths.items():
+        bits = model[dtype].bits()
+        array = numpy.from_dlpack(bits)
+        del bits
+        assert (array.dtype, array.shape) == (width, (5, 8))
+        assert array.ctypes.data == model[dtype].address
+        assert array.tobytes() == tensors[dtype].data
+        assert not array.flags.writeable
+    with pytest.raises(BufferError, match="8, 16, 32 or 64 bits, found F4 with 4"):
+        model["F4"].bits()
+
+
 def test_jax_takes_it(mirror: Mirror, tmp_path: Path) -> None:
     jax = pytest.importorskip("jax")
     model = load(write(tmp_path / "m.safetensors", {"a": floats([16, 16])}))

@@ -17,8 +17,8 @@ pub(super) trait Held: Debug + Send + Sync {
     fn is_held(&self) -> bool;
     fn mapped_bytes(&self) -> u64;
     fn read(&self, id: &ObjectId, begin: u64, to: &mut [u8]) -> Result<(), ClientError>;
-    /// Unmaps the objects, and ends the connection for all processes that share it.
-    fn hang_up(self: Box<Self>);
+    /// Has another thread unmap the objects, and end the connection for all processes that share it.
+    fn let_go(self: Box<Self>);
     /// Closes the connection in this process only, without calling the driver.
     fn abandon(self: Box<Self>);
 }
@@ -56,8 +56,8 @@ impl<D: DeviceMemory + Debug> Held for Acquired<D> {
         self.read_part(id, begin, to)
     }
 
-    fn hang_up(self: Box<Self>) {
-        (*self).hang_up();
+    fn let_go(self: Box<Self>) {
+        (*self).let_go();
     }
 
     fn abandon(self: Box<Self>) {

@@ -13,7 +13,7 @@ use super::held::Held;
 use super::{DeviceError, Location};
 use crate::detached::DetachedTensor;
 
-/// All objects of a model in device memory. Its drop unmaps them, and the mirror may then evict
+/// All objects of a model in device memory. Its drop has them unmapped, and the mirror may then evict
 /// them.
 #[derive(Debug)]
 pub(super) struct Lease {
@@ -175,8 +175,9 @@ impl Drop for Lease {
         let ours = self.is_ours();
         for held in self.held.drain(..) {
             match self.location {
-                // Forked children cannot use the memory, but share the connection.
-                Location::Cuda(_) if ours => held.hang_up(),
+                // Forked children cannot use the memory, but share the connection. The thread here
+                // may hold a lock, such as Python's, and the device may take long.
+                Location::Cuda(_) if ours => held.let_go(),
                 Location::Cuda(_) => held.abandon(),
                 // The connection of each process holds the memory that the process still maps.
                 Location::Simulated => drop(held),

@@ -22,8 +22,9 @@
 //!
 //! **Guarantees.** Memory stays mapped, and held at the mirror, while a [`DeviceModel`] or
 //! [`DeviceTensor`] of it lives, and longer if it is kept. A process holds a whole model or nothing
-//! of it. Every call ends by its deadline. Before it unmaps memory, it waits for the work that this
-//! process has queued on the device.
+//! of it. Every call ends by its deadline. Before a GPU's memory is unmapped, a thread of its own waits
+//! for the work that this process has queued on the device ([`settle_unmapping`]). While the process
+//! captures a CUDA graph, which takes an [`UnmappingPause`], memory stays mapped.
 //!
 //! **Forks.** CUDA's memory does not survive a fork: in the child every tensor returns
 //! [`DeviceError::Forked`]. Dropping a tensor there calls no driver and does not affect the parent.
@@ -53,6 +54,7 @@ pub use location::{Location, Target, TargetError};
 pub use model::DeviceModel;
 pub use options::{DEFAULT_TIMEOUT, DeviceOptions};
 pub use registry::Registry;
-pub use status::{MirrorDevice, SOCKET_ENV, devices, socket, status};
+pub use status::{MirrorDevice, Numbering, SOCKET_ENV, devices, socket, status};
 pub use tensor::DeviceTensor;
+pub use tetris_gpu_mirror::client::{UnmappingPause, settle_unmapping};
 pub use tetris_gpu_mirror::protocol::{DeviceStatus, StatusReport};

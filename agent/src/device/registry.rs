@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use tetris_gpu_mirror::client::settle_unmapping;
 use tetris_store_layout::{Digest, ObjectRef};
 
 use super::Target;
@@ -45,8 +46,8 @@ impl Key {
 }
 
 impl Registry {
-    /// Releases kept models that nothing uses. Returns the length of the unmapped device memory, in
-    /// bytes.
+    /// Releases kept models that nothing uses. Returns the length of their device memory, in bytes. It
+    /// is unmapped then, unless the process captures a CUDA graph: then at the end of the capture.
     pub fn release(&self) -> u64 {
         let kept: Vec<_> = {
             let mut known = self.lock();
@@ -58,6 +59,7 @@ impl Registry {
         // Unmapping waits for the device, so it happens outside the lock.
         let last = kept.into_iter().filter_map(Arc::into_inner);
         let bytes = last.map(|lease| lease.mapped_bytes()).sum();
+        settle_unmapping();
         self.lock().retain(Known::is_alive);
         bytes
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tetris_gpu_mirror::client::Client;
-use tetris_gpu_mirror::memory::cuda::device_number;
+use tetris_gpu_mirror::memory::cuda::{device_number, is_initialized};
 use tetris_gpu_mirror::memory::{DeviceUuid, MemoryKind};
 use tetris_gpu_mirror::protocol::{DeviceEntry, StatusReport};
 
@@ -18,7 +18,8 @@ pub const SOCKET_ENV: &str = "TETRIS_GPU_SOCKET";
 /// A device of the mirror.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MirrorDevice {
-    /// Its name in this process; `None` if the process does not see it.
+    /// Its name in this process; `None` if the process does not see it, or if the driver was not
+    /// asked: see [`Numbering`].
     pub location: Option<Location>,
     /// Its UUID as `nvidia-smi -L` prints it, without the prefix `GPU-`.
     pub uuid: String,
@@ -30,6 +31,16 @@ pub struct MirrorDevice {
     pub free_bytes: u64,
     /// Limit of the mirror's memory, in bytes.
     pub capacity_bytes: u64,
+}
+
+/// Ways to number the mirror's devices in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbering {
+    /// Initializes the driver (`cuInit`) if nothing has. A child that is forked later cannot use
+    /// CUDA then.
+    AskDriver,
+    /// Asks the driver only if something in this process has initialized it already.
+    IfInitialized,
 }
 
 /// Returns the path of the socket of the mirror of an agent's store.
@@ -50,12 +61,17 @@ pub fn socket(agent: &Agent) -> Result<PathBuf, DeviceError> {
 ///
 /// # Errors
 /// [`DeviceError`] if there is no store, or if the mirror does not answer within `timeout`.
-pub fn devices(agent: &Agent, timeout: Duration) -> Result<Vec<MirrorDevice>, DeviceError> {
+pub fn devices(
+    agent: &Agent,
+    timeout: Duration,
+    numbering: Numbering,
+) -> Result<Vec<MirrorDevice>, DeviceError> {
     let (mut client, kind) = any(agent, timeout)?;
     let devices = client.devices()?;
+    let asks = numbering == Numbering::AskDriver || is_initialized();
     Ok(devices
         .into_iter()
-        .map(|device| described(device, kind))
+        .map(|device| described(device, kind, asks))
         .collect())
 }
 
@@ -76,9 +92,9 @@ fn any(agent: &Agent, timeout: Duration) -> Result<(Client, MemoryKind), DeviceE
     Ok(Client::connect_any(&socket(agent)?, &kinds, timeout)?)
 }
 
-fn described(device: DeviceEntry, kind: MemoryKind) -> MirrorDevice {
+fn described(device: DeviceEntry, kind: MemoryKind, asks: bool) -> MirrorDevice {
     MirrorDevice {
-        location: location(device.uuid, kind),
+        location: location(device.uuid, kind, asks),
         uuid: device.uuid.to_string(),
         name: device.name,
         total_bytes: device.total_bytes,
@@ -87,9 +103,12 @@ fn described(device: DeviceEntry, kind: MemoryKind) -> MirrorDevice {
     }
 }
 
-fn location(uuid: DeviceUuid, kind: MemoryKind) -> Option<Location> {
+fn location(uuid: DeviceUuid, kind: MemoryKind, asks: bool) -> Option<Location> {
     if kind == MemoryKind::Host {
         return Some(Location::Simulated);
+    }
+    if !asks {
+        return None;
     }
     // A process without a driver sees no device.
     device_number(uuid).ok().flatten().map(Location::Cuda)

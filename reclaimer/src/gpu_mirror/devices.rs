@@ -8,7 +8,9 @@ use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_count};
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
 use tetris_gpu_mirror::residency::{self, DeviceId};
-use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig, ServerError};
+use tetris_gpu_mirror::server::{
+    DEFAULT_MEMORY_PATIENCE, ServedDevice, Server, ServerConfig, ServerError,
+};
 
 use super::calibrate::group_bytes;
 use super::{GpuMirrorConfig, Implementation, Serves};
@@ -116,6 +118,7 @@ fn server_config(config: &GpuMirrorConfig) -> ServerConfig {
         limits: config.limits(),
         keep_pinned: Duration::from_secs(config.pinned_secs),
         writable_registration: config.writable_registration,
+        memory_patience: DEFAULT_MEMORY_PATIENCE,
         check_bytes_per_sec: config.check_bytes_per_sec,
     }
 }

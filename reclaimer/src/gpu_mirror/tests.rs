@@ -10,6 +10,8 @@ use tetris_gpu_mirror::memory::{MemoryError, MemoryKind};
 use tetris_store_layout::{Access, CreateOptions, Store};
 
 use super::devices::serve;
+use super::opening::opened;
+use super::orders::Orders;
 use super::*;
 use crate::config::ConfigFile;
 use crate::store::OpenStore;
@@ -291,4 +293,44 @@ fn a_device_that_cannot_be_used_does_not_keep_the_others_from_it() {
     let none = serve(&config, &[1, 2], open).err().unwrap().to_string();
     assert!(none.contains("found 1"), "{none}");
     assert!(serve(&config, &[], open).is_err());
+}
+
+/// `cuInit` answers 802 for minutes after a machine has started.
+#[test]
+fn devices_that_are_not_ready_are_opened_later_and_stores_ordered_meanwhile_are_served() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (_one, first) = store(directory.path(), "one");
+    let config = config("device_bytes = 33554432").unwrap();
+    let view = GpuMirrorView::new(config.implementation);
+    let orders = Orders::default();
+    let (done, served) = std::sync::mpsc::sync_channel(1);
+    assert!(orders.serve((vec![first.clone()], config.clone()), done));
+    let mut tries = 0;
+    let found = opened(&config, &view, &orders, |config| {
+        tries += 1;
+        if tries > 1 {
+            return serve(config, &[0], |_| Ok(HostDevice::new(64 << 20)));
+        }
+        let reason = "cuInit answered CUDA_ERROR_SYSTEM_NOT_READY (802)".to_owned();
+        Err(MemoryError::NoDriver { reason }.into())
+    });
+    let (_server, wanted) = found.unwrap();
+    served.recv_timeout(LONG).unwrap();
+    assert_eq!(tries, 2);
+    assert_eq!(wanted.unwrap().0, [first]);
+    let reason = view.status().reason.unwrap();
+    assert!(reason.contains("802"), "{reason}");
+}
+
+#[test]
+fn a_server_that_can_never_start_is_not_tried_again() {
+    let config = config("device_bytes = 33554432").unwrap();
+    let view = GpuMirrorView::new(config.implementation);
+    let mut tries = 0;
+    let found = opened(&config, &view, &Orders::default(), |_| {
+        tries += 1;
+        Err(tetris_gpu_mirror::server::ServerError::Devices { most: 64 })
+    });
+    assert!(found.is_none());
+    assert_eq!(tries, 1);
 }

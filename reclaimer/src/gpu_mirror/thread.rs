@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::Duration;
 
+use super::opening::opened;
 use super::orders::{EndOfOrders, Order, Orders, Wanted};
 use super::{
     GpuMirror, GpuMirrorConfig, GpuMirrorReferences, GpuMirrorView, Implementation, descriptors,
@@ -27,7 +28,7 @@ pub struct GpuMirrorThread {
 
 impl GpuMirrorThread {
     /// Opens the devices that `config` names, in the thread. If that fails the log says so, and the
-    /// daemon goes on without.
+    /// daemon goes on without, while the thread tries again.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -99,15 +100,16 @@ impl Drop for GpuMirrorThread {
 
 fn run(config: GpuMirrorConfig, view: &Arc<GpuMirrorView>, orders: &Orders) {
     descriptors::make_room(config.connections);
-    let opened = match view.during("opening the devices", || open(&config)) {
-        Ok(opened) => opened,
-        Err(error) => {
-            tracing::warn!(%error, "no GPU mirror (table `gpu_mirror`)");
-            view.close(error.to_string());
-            return;
-        }
+    let Some((opened, wanted)) = opened(&config, view, orders, open) else {
+        return;
     };
     let mut mirror = GpuMirror::new(opened, config, Arc::clone(view));
+    if let Some((stores, config)) = wanted {
+        view.during("following the open stores", || {
+            mirror.configure(&config);
+            mirror.serve(&stores);
+        });
+    }
     while let Some(order) = orders.next(None) {
         // The engine may not wait any more for what it is told.
         match order {

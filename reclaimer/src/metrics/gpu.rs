@@ -5,6 +5,7 @@ use std::fmt;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
+use tetris_gpu_mirror::memory::DeviceMode;
 use tetris_gpu_mirror::server::{Counters, DeviceReport, TenantReport};
 
 use super::families::{Families, Labels};
@@ -56,9 +57,12 @@ fn mirror(out: &mut Families<'_>, status: &GpuMirrorStatus) -> fmt::Result {
 type OfDevice = (&'static str, bool, &'static str, fn(&DeviceReport) -> u64);
 
 #[rustfmt::skip]
-const OF_DEVICES: [OfDevice; 13] = [
+const OF_DEVICES: [OfDevice; 16] = [
     ("gpu_device_up", false, "0 when the device was lost: nothing is copied to it until the daemon is restarted", |d| u64::from(d.lost.is_none())),
-    ("gpu_capacity", true, "Device memory that the GPU mirror may take", |d| d.usage.capacity_bytes),
+    ("gpu_device_exclusive", false, "1 when the device was in compute mode EXCLUSIVE_PROCESS at the start: no client can open it", |d| u64::from(d.mode == DeviceMode::Exclusive)),
+    ("gpu_device_mps", false, "1 when the GPU mirror was a client of MPS at the start: one client's fault ends every model on the device", |d| u64::from(d.mode == DeviceMode::Mps)),
+    ("gpu_limit", true, "Device memory that the configuration gives to the GPU mirror", |d| d.limit_bytes),
+    ("gpu_capacity", true, "Of that, memory that the GPU mirror may take at the moment: less while other programs have it", |d| d.usage.capacity_bytes),
     ("gpu_chunks", true, "Device memory that the GPU mirror has taken", |d| d.usage.created_bytes),
     ("gpu_lingering", true, "Of that, memory that was released and that processes keep: it is free when they end", |d| d.usage.lingering_bytes),
     ("gpu_objects", true, "Of that, memory of objects", |d| d.usage.live_bytes),
@@ -128,6 +132,7 @@ fn models(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
         ("gpu_waited_models", "Models that had to wait for room", |c| c.waited),
         ("gpu_released_models", "Models that clients gave back, by message or by hanging up", |c| c.released),
         ("gpu_evicted_models", "Models that left a device for others", |c| c.evicted),
+        ("gpu_yielded_models", "Of those, models that left because other programs had the device's memory", |c| c.yielded),
         ("gpu_dropped_objects", "Idle objects that left a device to close holes", |c| c.dropped_objects),
     ])?;
     let others = counters.refused.saturating_sub(counters.refused_no_room);
@@ -165,6 +170,7 @@ fn transfers(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
         ("gpu_reused_registrations", "Mappings that a transfer used and an earlier one had registered", |c| c.reused_registrations),
         ("gpu_failed_transfers", "Transfers that failed", |c| c.failed_transfers),
         ("gpu_skipped_transfers", "Transfers that no client wanted any more at their turn", |c| c.skipped_transfers),
+        ("gpu_retried_chunks", "Times that a piece of device memory was asked for anew, because the device had none", |c| c.retried_chunks),
         ("gpu_created_chunks", "Pieces of device memory that were created", |c| c.chunks_created),
         ("gpu_exported_chunks", "Pieces of device memory that were handed to clients", |c| c.chunks_exported),
         ("gpu_checked_objects", "Objects that were read back from devices and compared with their names", |c| c.checked_objects),

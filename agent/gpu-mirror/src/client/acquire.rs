@@ -68,7 +68,8 @@ struct Grant<D: DeviceMemory> {
 
 impl Client {
     /// Acquires a model on `device`, and maps it. Calls `waiting` while the server has no room for
-    /// it, at most for `wanted.wait` plus this connection's timeout.
+    /// it, at most for `wanted.wait` plus this connection's timeout, and while the server is creating
+    /// its chunks. The timeout counts time without a message of the server.
     ///
     /// # Errors
     ///
@@ -109,11 +110,11 @@ impl Client {
         wanted: &Wanted,
         waiting: &mut dyn FnMut(Waiting),
     ) -> Result<Acquired<D>, ClientError> {
-        let deadline = after(wanted.wait.saturating_add(self.timeout));
-        self.request(on, wanted, deadline)?;
-        let mut grant = self.granted(open, deadline, waiting)?;
-        self.map(&mut grant, deadline)?;
-        self.place(&mut grant, deadline)?;
+        self.request(on, wanted, after(self.timeout))?;
+        let room_by = after(wanted.wait.saturating_add(self.timeout));
+        let mut grant = self.granted(open, room_by, waiting)?;
+        self.map(&mut grant)?;
+        self.place(&mut grant)?;
         let events = Events::new(self, grant.places.len());
         Acquired::new(grant.device, grant.mappings, &grant.places, events)
     }
@@ -149,18 +150,28 @@ impl Client {
     fn granted<D: DeviceMemory>(
         &self,
         open: &mut dyn FnMut(DeviceUuid) -> Result<Arc<D>, MemoryError>,
-        deadline: Instant,
+        room_by: Instant,
         waiting: &mut dyn FnMut(Waiting),
     ) -> Result<Grant<D>, ClientError> {
+        const EXPECTED: &str = "the model to be granted";
         loop {
-            match self.reply_with(deadline, "the model to be granted")?.0 {
+            // A server that lets the client wait is alive, and says so every second.
+            match self.reply_with(after(self.timeout), EXPECTED)?.0 {
                 Reply::Waiting {
                     need_bytes,
                     free_bytes,
-                } => waiting(Waiting {
-                    need_bytes,
-                    free_bytes,
-                }),
+                } => {
+                    if need_bytes > 0 && Instant::now() >= room_by {
+                        return Err(ClientError::TimedOut {
+                            expected: EXPECTED,
+                            limit: self.timeout,
+                        });
+                    }
+                    waiting(Waiting {
+                        need_bytes,
+                        free_bytes,
+                    });
+                }
                 Reply::Granted {
                     device,
                     chunks,
@@ -181,12 +192,9 @@ impl Client {
     }
 
     /// Imports and maps all chunks.
-    fn map<D: DeviceMemory>(
-        &self,
-        grant: &mut Grant<D>,
-        deadline: Instant,
-    ) -> Result<(), ClientError> {
+    fn map<D: DeviceMemory>(&self, grant: &mut Grant<D>) -> Result<(), ClientError> {
         while grant.mappings.len() < grant.chunks {
+            let deadline = after(self.timeout);
             let (reply, descriptors) = self.reply_with(deadline, "the model's chunks")?;
             let chunks = exported(reply, descriptors)?;
             if grant.mappings.len() + chunks.len() > grant.chunks {
@@ -199,18 +207,17 @@ impl Client {
                 let mapping = grant.device.map(range, &chunk, protection)?;
                 grant.mappings.push(mapping);
             }
-            self.send(&Request::Taken, deadline)?;
+            self.send(&Request::Taken, after(self.timeout))?;
         }
         Ok(())
     }
 
-    fn place<D: DeviceMemory>(
-        &self,
-        grant: &mut Grant<D>,
-        deadline: Instant,
-    ) -> Result<(), ClientError> {
+    fn place<D: DeviceMemory>(&self, grant: &mut Grant<D>) -> Result<(), ClientError> {
         while grant.places.len() < grant.objects {
-            match self.reply_with(deadline, "the objects' places")?.0 {
+            match self
+                .reply_with(after(self.timeout), "the objects' places")?
+                .0
+            {
                 Reply::Places(places) => grant.places.extend(places),
                 _ => return Err(unexpected("Places")),
             }

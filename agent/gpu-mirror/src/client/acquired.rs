@@ -9,7 +9,7 @@ use tetris_store_layout::ObjectId;
 use super::ClientError;
 use super::error::unexpected;
 use super::events::Events;
-use super::mapped::Mappings;
+use super::mapped::{End, Mappings};
 use crate::memory::{DeviceMemory, Mapped};
 use crate::protocol::PlaceEntry;
 
@@ -28,13 +28,12 @@ pub struct OnDevice {
 /// dropped.
 #[derive(Debug)]
 pub struct Acquired<D: DeviceMemory> {
-    /// Dropped before `events`, so the memory is unmapped before the connection closes.
+    /// With the connection, which closes after the memory is unmapped.
     mappings: Mappings<D>,
     objects: Vec<OnDevice>,
     /// For each object: its index in `objects`, the index of its mapping, and its offset there in
     /// bytes.
     index: BTreeMap<ObjectId, (usize, usize, u64)>,
-    events: Events,
 }
 
 impl<D: DeviceMemory> Acquired<D> {
@@ -46,7 +45,7 @@ impl<D: DeviceMemory> Acquired<D> {
         events: Events,
     ) -> Result<Self, ClientError> {
         let (mut objects, mut index) = (Vec::new(), BTreeMap::new());
-        let mappings = Mappings::new(device, chunks);
+        let mappings = Mappings::new(device, chunks, events);
         for (at, place) in places.iter().enumerate() {
             let chunk = place.chunk as usize;
             let end = place.offset.checked_add(place.len);
@@ -62,7 +61,6 @@ impl<D: DeviceMemory> Acquired<D> {
             mappings,
             objects,
             index,
-            events,
         })
     }
 
@@ -116,7 +114,7 @@ impl<D: DeviceMemory> Acquired<D> {
     /// Returns true if an object has arrived. Does not wait.
     pub fn is_ready(&self, id: &ObjectId) -> Result<bool, ClientError> {
         let (at, ..) = self.find(id)?;
-        self.events.wait(Some(at), Duration::ZERO)
+        self.mappings.events().wait(Some(at), Duration::ZERO)
     }
 
     fn arrived(
@@ -125,7 +123,7 @@ impl<D: DeviceMemory> Acquired<D> {
         expected: &'static str,
         limit: Duration,
     ) -> Result<(), ClientError> {
-        if self.events.wait(at, limit)? {
+        if self.mappings.events().wait(at, limit)? {
             return Ok(());
         }
         Err(ClientError::TimedOut { expected, limit })
@@ -149,31 +147,36 @@ impl<D: DeviceMemory> Acquired<D> {
     /// Returns true if the server, by its latest message, still holds the model for this client.
     /// Does not wait.
     pub fn is_held(&self) -> bool {
-        self.events.is_alive()
+        self.mappings.events().is_alive()
     }
 
     /// Releases the model like a drop, also if a child process has inherited the connection.
     pub fn hang_up(self) {
-        let Self {
-            mappings, events, ..
-        } = self;
-        drop(mappings);
-        events.hang_up();
+        self.mappings.end(End::HangUp);
+    }
+
+    /// Releases the model like [`Self::hang_up`], without a wait for the device: another thread
+    /// unmaps the memory and ends the connection ([`settle_unmapping`](super::settle_unmapping)).
+    pub fn let_go(self) {
+        self.mappings.end(End::Aside);
     }
 
     /// Closes this process's end of the connection without calling the driver. For the child of a
     /// process that held the model: there the driver's calls fail. The memory stays mapped until
     /// this process ends.
     pub fn abandon(self) {
-        std::mem::forget(self.mappings);
+        self.mappings.abandon();
     }
 
     /// Releases the model like a drop, and waits for the server's confirmation.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if the memory cannot be unmapped now (it stays held, and is unmapped when a
+    /// capture of a graph has ended), or if the server does not confirm.
     pub fn release(self) -> Result<(), ClientError> {
-        let Self {
-            mappings, events, ..
-        } = self;
-        drop(mappings);
+        let events = Arc::clone(self.mappings.events());
+        self.mappings.unmap()?;
         events.release()
     }
 }

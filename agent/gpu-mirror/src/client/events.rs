@@ -123,19 +123,15 @@ impl Events {
     }
 
     /// Ends the connection, also for processes that share it.
-    pub fn hang_up(self) {
-        let known = self.known.into_inner();
-        let known = known.unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = known.client {
+    pub fn hang_up(&self) {
+        if let Some(client) = &self.lock().client {
             client.connection.hang_up();
         }
     }
 
     /// Tells the server that the model is unmapped, and waits for its confirmation.
-    pub fn release(self) -> Result<(), ClientError> {
-        let known = self.known.into_inner();
-        let known = known.unwrap_or_else(PoisonError::into_inner);
-        let client = known.client.ok_or(ClientError::Closed)?;
+    pub fn release(&self) -> Result<(), ClientError> {
+        let client = self.lock().client.take().ok_or(ClientError::Closed)?;
         let deadline = after(self.timeout);
         client.send(&Request::Release, deadline)?;
         loop {

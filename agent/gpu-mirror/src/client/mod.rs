@@ -17,12 +17,17 @@
 //! # }
 //! ```
 //!
-//! **Guarantees.** Every call ends by its deadline. Mappings are read-only where the device
+//! **Guarantees.** Every call ends by its deadline, which counts time without progress: a server that
+//! lets a client wait says every second that the client is in turn. Mappings are read-only where the device
 //! supports it, and stay until [`Acquired`] is dropped, even if the server ends before that.
 //! Dropping it first waits for the work that this process has queued on the device, then unmaps,
-//! then releases the model.
+//! then releases the model. One thread of the process does that (`reaper`). If the wait is forbidden,
+//! because the process captures a CUDA graph, or fails, memory is never unmapped under running
+//! kernels: it stays mapped and held, until the capture has ended or until the process ends.
 //!
-//! **Caveats.** Nothing may use an address after [`Acquired`] is dropped: the server may put
+//! **Caveats.** Contexts that a program makes by `cuCtxCreate` are not listed by any call. The one that
+//! is current on the thread that drops a model is waited for; for others the program waits itself,
+//! before it drops the model. Nothing may use an address after [`Acquired`] is dropped: the server may put
 //! another object there. A child process inherits the connection, and keeps the model held until it
 //! ends or closes it. It must not wait for objects, because it would consume its parent's messages.
 //! [`Acquired::hang_up`] ends the connection for children too. With [`Acquired::abandon`] a child
@@ -34,8 +39,10 @@ mod connect;
 mod error;
 mod events;
 mod mapped;
+mod reaper;
 
 pub use acquire::{Waiting, Wanted, WantedModel};
 pub use acquired::{Acquired, OnDevice};
 pub use connect::{Client, HangUp};
 pub use error::ClientError;
+pub use reaper::{UnmappingPause, settle_unmapping};

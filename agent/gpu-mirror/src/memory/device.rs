@@ -30,7 +30,7 @@ pub trait Mapped {
 ///
 /// **Caveats.** If copies of two streams to the same destination overlap in time, the bytes of
 /// either can remain. The caller orders streams with events.
-pub trait DeviceMemory: Send + Sync {
+pub trait DeviceMemory: Send + Sync + 'static {
     /// The implementation.
     const KIND: MemoryKind;
 
@@ -114,6 +114,12 @@ pub trait DeviceMemory: Send + Sync {
     /// Waits for all work that this process has queued on the device through any library: kernels
     /// may still read memory that the caller is about to unmap.
     fn finish(&self) -> Result<(), MemoryError>;
+    /// Waits for the work of the context that is current on the calling thread, if a program made it
+    /// by `cuCtxCreate`: [`Self::finish`] waits for the context that this library, the CUDA runtime
+    /// and frameworks share. No call lists the others.
+    fn finish_here(&self) -> Result<(), MemoryError> {
+        Ok(())
+    }
 
     /// Allocates `bytes` of pinned host memory.
     fn pinned(&self, bytes: usize) -> Result<Self::Pinned, MemoryError>;

@@ -26,6 +26,14 @@ pub enum MemoryError {
         /// Number of devices.
         found: u32,
     },
+    /// Another process has the device for itself, or nobody may use it.
+    #[error(
+        "device {number} is unavailable: CUDA_ERROR_DEVICE_UNAVAILABLE (46); is it in compute mode EXCLUSIVE_PROCESS or PROHIBITED? `nvidia-smi --compute-mode=DEFAULT` lets several processes use it"
+    )]
+    Unavailable {
+        /// The device's number in this process.
+        number: u32,
+    },
     /// The driver refused a call.
     #[error("cannot {action}: the driver answered {name} ({code})")]
     Driver {
@@ -117,7 +125,36 @@ pub enum MemoryError {
     },
 }
 
+/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`, the errors
+/// of calls that a capture of a CUDA graph forbids.
+const CAPTURE: std::ops::RangeInclusive<u32> = 900..=908;
+
 impl MemoryError {
+    /// The error of a wait while this process captures a graph.
+    pub(crate) fn captures(action: &'static str) -> Self {
+        Self::Driver {
+            action,
+            code: *CAPTURE.start(),
+            name: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED".to_owned(),
+        }
+    }
+
+    /// Returns true if the driver refused the call because this process captures a graph. The call
+    /// is allowed again when the capture has ended.
+    pub fn is_capture(&self) -> bool {
+        matches!(self, Self::Driver { code, .. } if CAPTURE.contains(code))
+    }
+
+    /// Returns true if the error says that no kernel of this process runs on the device any more:
+    /// the driver has shut down, or it has given up the process's context.
+    pub fn ends_all_work(&self) -> bool {
+        // Deinitialized, ECC uncorrectable, context is destroyed, illegal address, hardware stack
+        // error, illegal instruction, misaligned address, invalid address space, invalid PC, launch
+        // failed.
+        const ENDS: [u32; 10] = [4, 214, 700, 709, 714, 715, 716, 717, 718, 719];
+        matches!(self, Self::Driver { code, .. } if ENDS.contains(code))
+    }
+
     /// Wraps a system error of `action`.
     pub(crate) fn io(action: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Io {

@@ -24,5 +24,6 @@ pub use device::{DeviceMemory, Mapped};
 pub use error::MemoryError;
 pub use host_bytes::{HostBytes, HostSlice};
 pub use types::{
-    Capabilities, DeviceInfo, DeviceUuid, Exported, HANDLE_BYTES, MemoryKind, Protection,
+    Capabilities, DeviceInfo, DeviceMode, DeviceUuid, Exported, HANDLE_BYTES, MemoryKind,
+    Protection,
 };

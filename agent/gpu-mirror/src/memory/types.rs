@@ -42,6 +42,46 @@ pub struct DeviceInfo {
     /// Length of its free memory at the moment, in bytes. Other programs allocate and free at any
     /// time.
     pub free_bytes: u64,
+    /// Mode in which processes may use it at the moment.
+    pub mode: DeviceMode,
+}
+
+/// Processes that may use a device at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum DeviceMode {
+    /// Any number.
+    #[default]
+    Shared,
+    /// One process: `EXCLUSIVE_PROCESS`.
+    Exclusive,
+    /// Any number, over one context of the driver's service MPS.
+    Mps,
+}
+
+impl DeviceMode {
+    /// Its name in logs and status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Exclusive => "exclusive",
+            Self::Mps => "mps",
+        }
+    }
+
+    /// Consequence of the mode for a mirror, with the next step; `None` if all is well.
+    pub fn trouble(self) -> Option<&'static str> {
+        match self {
+            Self::Shared => None,
+            Self::Exclusive => Some(
+                "the device is in compute mode EXCLUSIVE_PROCESS: the GPU mirror has it, and no client can open it; set the mode by `nvidia-smi --compute-mode=DEFAULT`",
+            ),
+            Self::Mps => Some(
+                "the GPU mirror is a client of MPS: the fault of one client ends its context, and with it every model on the device; set CUDA_MPS_PIPE_DIRECTORY for the daemon to a folder that does not exist",
+            ),
+        }
+    }
 }
 
 /// Capabilities of an implementation on a device.

@@ -163,10 +163,11 @@ impl Device {
         });
         let created = self.created_bytes();
         let held_bytes = self.created_by(request.tenant);
-        if alone > self.capacity_bytes {
+        let limit_bytes = self.limit_bytes.max(self.capacity_bytes);
+        if alone > limit_bytes {
             Refusal::TooLarge {
                 need_bytes: alone,
-                capacity_bytes: self.capacity_bytes,
+                capacity_bytes: limit_bytes,
             }
         } else if held_bytes.saturating_add(no_room.need_bytes) > request.quota_bytes {
             Refusal::Quota {
@@ -174,6 +175,12 @@ impl Device {
                 quota_bytes: request.quota_bytes,
                 held_bytes,
                 need_bytes: no_room.need_bytes,
+            }
+        } else if alone > self.capacity_bytes {
+            Refusal::Taken {
+                need_bytes: alone,
+                capacity_bytes: self.capacity_bytes,
+                limit_bytes,
             }
         } else {
             Refusal::InUse {

@@ -40,6 +40,8 @@ pub(super) struct ResidentModel {
 pub(super) struct Device {
     pub id: DeviceId,
     pub capacity_bytes: u64,
+    /// Capacity without other programs, in bytes; less than the capacity if none was set.
+    pub limit_bytes: u64,
     pub config: Config,
     pub arenas: BTreeMap<TenantId, Arena>,
     pub objects: BTreeMap<(TenantId, ObjectId), Object>,
@@ -53,6 +55,7 @@ impl Device {
         Self {
             id,
             capacity_bytes,
+            limit_bytes: 0,
             config,
             arenas: BTreeMap::new(),
             objects: BTreeMap::new(),

@@ -83,6 +83,18 @@ pub enum Refusal {
         /// Number of bytes of chunks with an object in use.
         held_bytes: u64,
     },
+    /// Other programs use the memory.
+    #[error(
+        "the model needs {need_bytes} bytes of device memory, and the mirror can have {capacity_bytes} of its {limit_bytes} bytes at the moment, because other programs use the device; wait until one of them frees memory, or lower `device_bytes`"
+    )]
+    Taken {
+        /// Number of bytes that the model needs.
+        need_bytes: u64,
+        /// Number of bytes that the mirror can have at the moment.
+        capacity_bytes: u64,
+        /// Number of bytes that it may have.
+        limit_bytes: u64,
+    },
     /// The object is on the device with another length.
     #[error(
         "object {object} is on the device with {found} bytes, expected {expected}; read the manifest again"
@@ -118,10 +130,11 @@ impl Refusal {
         }
     }
 
-    /// Returns true if the request may succeed after a client has released a model.
+    /// Returns true if the request may succeed after a client has released a model, or another
+    /// program its memory.
     pub fn may_wait(&self) -> bool {
         match self {
-            Self::InUse { .. } => true,
+            Self::InUse { .. } | Self::Taken { .. } => true,
             Self::Quota {
                 quota_bytes,
                 held_bytes,

@@ -43,6 +43,14 @@ impl Manager {
             .capacity_bytes = capacity_bytes;
     }
 
+    /// Sets the capacity that a device has when no other program uses its memory: a model above the
+    /// present capacity and within this is refused for now, not for good.
+    pub fn set_limit(&mut self, device: DeviceId, limit_bytes: u64) {
+        if let Some(device) = self.devices.get_mut(&device) {
+            device.limit_bytes = limit_bytes;
+        }
+    }
+
     /// Forgets a lost device and everything on it. Returns the clients and the models that they
     /// held there.
     pub fn remove_device(&mut self, device: DeviceId) -> Vec<(ClientId, ModelKey)> {

@@ -10,6 +10,10 @@ use crate::residency;
 /// seconds, and a store that needs the room earlier gets it ([`super::Server::unpin`]).
 pub const DEFAULT_KEEP_PINNED: Duration = Duration::from_mins(1);
 
+/// Default of [`ServerConfig::memory_patience`]: the driver frees the memory of a killed process some
+/// tenths of a second to seconds after its end.
+pub const DEFAULT_MEMORY_PATIENCE: Duration = Duration::from_secs(4);
+
 /// Limits of clients' use of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -82,6 +86,9 @@ pub struct ServerConfig {
     /// and makes their pages writable while the driver registers them. It writes nothing. Otherwise
     /// copies to such a device go through pinned buffers.
     pub writable_registration: bool,
+    /// Time for which a chunk is asked for anew when the device has no memory for it, before idle
+    /// models leave, and again before the load is refused.
+    pub memory_patience: Duration,
     /// Bytes that each device's thread reads back per second, to check them against the objects'
     /// names. Zero: none.
     pub check_bytes_per_sec: u64,
@@ -95,6 +102,7 @@ impl Default for ServerConfig {
             limits: Limits::default(),
             keep_pinned: DEFAULT_KEEP_PINNED,
             writable_registration: true,
+            memory_patience: DEFAULT_MEMORY_PATIENCE,
             check_bytes_per_sec: 0,
         }
     }

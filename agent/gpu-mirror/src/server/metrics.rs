@@ -49,6 +49,8 @@ counters! {
     released;
     /// Models evicted.
     evicted;
+    /// Of those, models evicted because other programs had the device's memory.
+    yielded;
     /// Idle objects dropped to remove holes.
     dropped_objects;
     /// Objects copied to a device.
@@ -65,6 +67,8 @@ counters! {
     failed_transfers;
     /// Transfers skipped because no client wanted them any more.
     skipped_transfers;
+    /// Times that a chunk was asked for anew, because the device had no memory for it.
+    retried_chunks;
     /// Chunks created.
     chunks_created;
     /// Chunks exported to clients.

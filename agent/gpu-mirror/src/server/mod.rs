@@ -23,13 +23,19 @@
 //!   last process that got it has ended.
 //! - C7: with several tenants, none takes all connections: each may have as many as are free.
 //!
+//! - C8: the capacity of a device is at most the memory that the server has there and what is free
+//!   beside it. Where other programs take the memory first, a load waits for some seconds, then idle
+//!   models leave, then the load is refused.
+//! - C9: a client that waits for chunks hears of the server every second, as long as the device's
+//!   thread returns from the driver. Others' copies do not delay its chunks.
+//!
 //! **Restart.** A server starts empty. It does not own or hand out memory that clients of an
 //! earlier server still map: it sees less free memory on the device and stays below that. The
 //! driver frees the old memory when the last of those clients has released it. Objects in flight
 //! when the server died never arrive, and their clients notice the end of the connection.
 //!
 //! **Caveats.** Copies run in the order of admissions, one transfer at a time for each device, so a
-//! small model waits for a large one. All clients that wait for room retry when some becomes free,
+//! small model's objects wait for those of a large one. All clients that wait for room retry when some becomes free,
 //! in no order. A child forked while its parent held a model keeps the model held.
 
 mod check;
@@ -38,14 +44,17 @@ mod connection_limit;
 mod core;
 mod damaged;
 mod error;
+mod failure;
 mod importer;
 mod jobs;
 mod lingering;
 mod listen;
 mod lost;
 mod mailbox;
+mod maker;
 mod metrics;
 mod pool;
+mod pressure;
 mod report;
 mod session;
 mod source;
@@ -65,7 +74,7 @@ use std::thread::{Builder, JoinHandle};
 use tetris_store_layout::Store;
 use tetris_wire::Bell;
 
-pub use config::{DEFAULT_KEEP_PINNED, Limits, ServerConfig};
+pub use config::{DEFAULT_KEEP_PINNED, DEFAULT_MEMORY_PATIENCE, Limits, ServerConfig};
 pub use error::ServerError;
 pub use metrics::Counters;
 pub use report::{DeviceReport, Report, TenantReport};
@@ -74,6 +83,7 @@ use self::check::Checker;
 use self::core::Core;
 use self::jobs::Job;
 use self::listen::{Listener, TenantSocket};
+use self::maker::Maker;
 use self::state::{Slot, State};
 use self::tenant::Tenant;
 use self::worker::Worker;
@@ -89,8 +99,8 @@ pub struct ServedDevice<D> {
     pub id: DeviceId,
     /// Its memory.
     pub device: Arc<D>,
-    /// Limit of the mirror's memory in bytes. The server lowers it to the memory that is free at
-    /// its start.
+    /// Limit of the mirror's memory in bytes. The server uses less while other programs have the
+    /// memory.
     pub capacity_bytes: u64,
 }
 
@@ -136,9 +146,12 @@ impl<D: DeviceMemory + 'static> Server<D> {
         let (mut slots, mut jobs) = (BTreeMap::new(), Vec::new());
         for (served, executor) in devices {
             let info = served.device.info()?;
-            manager.set_capacity(served.id, served.capacity_bytes.min(info.free_bytes));
+            warn_of_mode(served.id, &info);
+            let limit_bytes = served.capacity_bytes.min(info.total_bytes);
+            manager.set_capacity(served.id, limit_bytes.min(info.free_bytes));
+            manager.set_limit(served.id, limit_bytes);
             let (id, (sender, receiver)) = (served.id, channel());
-            let slot = slot(served.device, info, executor, sender);
+            let slot = slot(served.device, info, limit_bytes, executor, sender);
             jobs.push((id, Arc::clone(&slot.registrar), executor, receiver));
             if slots.insert(id, slot).is_some() || slots.len() > MAX_DEVICES {
                 return Err(ServerError::Devices { most: MAX_DEVICES });
@@ -150,6 +163,12 @@ impl<D: DeviceMemory + 'static> Server<D> {
             workers: Vec::new(),
         };
         for (id, registrar, executor, receiver) in jobs {
+            let maker = Maker {
+                core: Arc::clone(&server.core),
+                id,
+                device: Arc::clone(registrar.device()),
+                patience: config.memory_patience,
+            };
             let worker = Worker {
                 core: Arc::clone(&server.core),
                 id,
@@ -159,14 +178,22 @@ impl<D: DeviceMemory + 'static> Server<D> {
                 keep_pinned: config.keep_pinned,
                 checker: Checker::new(config.check_bytes_per_sec),
             };
-            server.work(worker, receiver)?;
+            server.work(maker, worker, receiver)?;
         }
         Ok(server)
     }
 
-    /// Starts a device's thread.
-    fn work(&mut self, worker: Worker<D>, jobs: Receiver<Job>) -> Result<(), ServerError> {
-        let thread = spawn("mirror-device", move || worker.run(&jobs))?;
+    /// Starts a device's threads.
+    fn work(
+        &mut self,
+        maker: Maker<D>,
+        worker: Worker<D>,
+        jobs: Receiver<Job>,
+    ) -> Result<(), ServerError> {
+        let (sender, copies) = channel();
+        let thread = spawn("mirror-chunks", move || maker.run(&jobs, &sender))?;
+        self.workers.push(thread);
+        let thread = spawn("mirror-device", move || worker.run(&copies))?;
         self.workers.push(thread);
         Ok(())
     }
@@ -323,6 +350,7 @@ impl<D: DeviceMemory + 'static> Drop for Server<D> {
 fn slot<D: DeviceMemory>(
     device: Arc<D>,
     info: DeviceInfo,
+    limit_bytes: u64,
     executor: ExecutorConfig,
     jobs: Sender<Job>,
 ) -> Slot<D> {
@@ -331,6 +359,10 @@ fn slot<D: DeviceMemory>(
         device,
         uuid: info.uuid,
         name: info.name,
+        mode: info.mode,
+        limit_bytes,
+        making: None,
+        making_bytes: 0,
         group_bytes: executor.group_bytes(),
         registrar: Arc::new(registrar),
         lost: None,
@@ -338,6 +370,13 @@ fn slot<D: DeviceMemory>(
         chunks: BTreeMap::new(),
         lingering: BTreeMap::new(),
         jobs,
+    }
+}
+
+/// Says at the start what a device's mode means for clients.
+fn warn_of_mode(device: DeviceId, info: &DeviceInfo) {
+    if let Some(trouble) = info.mode.trouble() {
+        tracing::warn!(%device, uuid = %info.uuid, mode = info.mode.name(), "{trouble}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::state::{Slot, State};
 use super::{Counters, Server};
-use crate::memory::{DeviceMemory, DeviceUuid};
+use crate::memory::{DeviceMemory, DeviceMode, DeviceUuid};
 use crate::residency::{DeviceId, TenantId, Usage};
 
 /// State of a server at one moment.
@@ -31,6 +31,11 @@ pub struct DeviceReport {
     pub uuid: DeviceUuid,
     /// The product's name.
     pub name: String,
+    /// Mode in which processes may use it.
+    pub mode: DeviceMode,
+    /// Most memory of the mirror there, in bytes. The capacity of its usage is less while other
+    /// programs have the memory.
+    pub limit_bytes: u64,
     /// Its usage; all zeros if it is lost.
     pub usage: Usage,
     /// Number of connections that hold a model on it.
@@ -97,6 +102,8 @@ impl<D: DeviceMemory> State<D> {
             id,
             uuid: slot.uuid,
             name: slot.name.clone(),
+            mode: slot.mode,
+            limit_bytes: slot.limit_bytes,
             usage: self.manager.usage(id).unwrap_or_default(),
             leases: self.leases_on(id),
             group_bytes: slot.group_bytes,

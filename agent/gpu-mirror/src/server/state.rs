@@ -16,7 +16,7 @@ use super::metrics::Metrics;
 use super::source::Sources;
 use crate::arena::{ChunkId, ObjectPlace};
 use crate::copy::Registrar;
-use crate::memory::{DeviceMemory, DeviceUuid};
+use crate::memory::{DeviceMemory, DeviceMode, DeviceUuid};
 use crate::protocol::Reason;
 use crate::residency::{
     Admission, ClientId, DeviceId, Failed, Freed, Manager, ModelSpec, Refusal, TenantId,
@@ -38,6 +38,14 @@ pub(super) struct Slot<D: DeviceMemory> {
     pub device: Arc<D>,
     pub uuid: DeviceUuid,
     pub name: String,
+    /// Mode in which processes may use it, at the server's start.
+    pub mode: DeviceMode,
+    /// Most memory of the mirror there, in bytes; other programs can make its capacity less.
+    pub limit_bytes: u64,
+    /// Start of the call of the driver that the thread which makes chunks has not returned from.
+    pub making: Option<Instant>,
+    /// Length of the chunk that is being created, in bytes.
+    pub making_bytes: u64,
     /// Group size of copies, in bytes.
     pub group_bytes: u64,
     /// Registrations of the stores' pages.

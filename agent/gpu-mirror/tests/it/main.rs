@@ -4,6 +4,7 @@
 mod compute;
 mod conformance;
 mod cuda;
+mod deadlines;
 mod fake;
 mod fake_driver;
 mod fuzz_corpus;

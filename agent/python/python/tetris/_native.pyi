@@ -373,7 +373,7 @@ class DeviceRegistry:
         """Give kept models back that nobody uses; return the bytes of device memory that are no longer mapped."""
 
     def devices(self, agent: Agent, timeout: float | None = None) -> list[GpuDevice]:
-        """Return the mirror's devices.
+        """Return the mirror's devices, with their names in this process if it has initialized CUDA.
 
         Raises:
             GpuUnavailableError: There is no mirror.
@@ -497,6 +497,15 @@ class DeviceTensor:
     def unwaited_bytes(self) -> DeviceBytes:
         """Return the bytes without waiting for them, for who waits before they are used."""
 
+    def bits(self) -> DeviceBits:
+        """Return the elements as unsigned integers of the same size, over the same memory.
+
+        For consumers that do not have the element type: NumPy and CuPy before version 14 refuse bfloat16.
+
+        Raises:
+            BufferError: The elements have 4 or 6 bits.
+        """
+
     def tobytes(self) -> bytes:
         """Wait for the bytes, and return a copy of them in host memory: for checks.
 
@@ -524,6 +533,30 @@ class DeviceTensor:
         """
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class DeviceBits:
+    """The elements of a tensor in device memory as unsigned integers. It keeps the memory."""
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Wait until the bytes have arrived, and return a capsule over them, as :class:`DeviceTensor` does."""
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class UnmappingPause:
+    """Keeps this process's device memory mapped: for the capture of a CUDA graph, which unmapping would end."""
+
+    def __new__(cls) -> UnmappingPause: ...
+    def end(self) -> None:
+        """End the pause, as the end of this object does."""
 
 @final
 class DeviceBytes:

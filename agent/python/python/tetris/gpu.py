@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from tetris import _native
 from tetris._agent import agent
+from tetris._cuda_numbers import cuda_numbers
 from tetris._native import DeviceModel as DeviceModel
 from tetris._native import DeviceTensor as DeviceTensor
 from tetris._types import GpuDevice, GpuStatus
@@ -74,10 +75,20 @@ def load(
 def devices() -> list[GpuDevice]:
     """Return the mirror's devices.
 
+    CUDA is not initialized for it, so that children of a fork can still use CUDA: a short-lived process is asked for
+    the devices' numbers.
+
     Raises:
         GpuUnavailableError: There is no mirror.
     """
-    return _registry.devices(agent())
+    found = _registry.devices(agent())
+    if any(device["device"] is None for device in found):
+        numbers = cuda_numbers()
+        for device in found:
+            number = numbers.get(device["uuid"])
+            if device["device"] is None and number is not None:
+                device["device"] = f"cuda:{number}"
+    return found
 
 
 def status() -> GpuStatus:

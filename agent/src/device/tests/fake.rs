@@ -81,7 +81,7 @@ impl Held for Fake {
         Ok(())
     }
 
-    fn hang_up(mut self: Box<Self>) {
+    fn let_go(mut self: Box<Self>) {
         self.end = "hung up";
     }
 

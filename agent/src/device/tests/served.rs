@@ -16,7 +16,7 @@ use tetris_store_layout::{CreateOptions, Store};
 
 use crate::Agent;
 use crate::device::{
-    DeviceError, DeviceModel, DeviceOptions, Registry, Target, devices, split, status,
+    DeviceError, DeviceModel, DeviceOptions, Numbering, Registry, Target, devices, split, status,
 };
 
 const MIB: usize = 1 << 20;
@@ -217,7 +217,7 @@ fn a_load_can_be_called_off() {
 #[test]
 fn a_mirror_says_what_it_has() {
     let world = World::new(4);
-    let found = devices(&world.agent, LONG).unwrap();
+    let found = devices(&world.agent, LONG, Numbering::AskDriver).unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].location, Some(super::super::Location::Simulated));
     assert_eq!(found[0].capacity_bytes, 4 * MIB as u64);
@@ -226,6 +226,6 @@ fn a_mirror_says_what_it_has() {
         let error = world.load(1..2, 100, &options).unwrap_err();
         assert!(matches!(error, DeviceError::OtherDevice { .. }), "{error}");
     }
-    let error = devices(&Agent::without_store(), LONG).unwrap_err();
+    let error = devices(&Agent::without_store(), LONG, Numbering::IfInitialized).unwrap_err();
     assert!(matches!(error, DeviceError::NoStore { .. }), "{error}");
 }

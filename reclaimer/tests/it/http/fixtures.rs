@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use tetris_gpu_mirror::memory::DeviceUuid;
+use tetris_gpu_mirror::memory::{DeviceMode, DeviceUuid};
 use tetris_gpu_mirror::residency::{DeviceId, TenantId, Usage};
 use tetris_gpu_mirror::server::{Counters, DeviceReport, Report, TenantReport};
 use tetris_node::gpu_mirror::{GpuMirrorStatus, Implementation};
@@ -171,6 +171,8 @@ pub fn mirror() -> GpuMirrorStatus {
         id: DeviceId(number.into()),
         uuid: DeviceUuid([number; 16]),
         name: "device".to_owned(),
+        mode: DeviceMode::Shared,
+        limit_bytes: 1200,
         usage: Usage::default(),
         leases: 0,
         group_bytes: 2 << 20,
@@ -189,6 +191,7 @@ pub fn mirror() -> GpuMirrorStatus {
         held_models: 4,
     };
     works.leases = 6;
+    works.mode = DeviceMode::Exclusive;
     works.unanswered_ms = Some(7_000);
     let tenant = |number, quota_bytes| TenantReport {
         tenant: TenantId(number),

@@ -8,8 +8,13 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 
 use super::driver::Driver;
-use super::result::{INVALID_VALUE, OUT_OF_MEMORY, check, note};
-use crate::memory::{DeviceInfo, DeviceUuid, MemoryError};
+use super::result::{DEVICE_UNAVAILABLE, INVALID_VALUE, OUT_OF_MEMORY, check, note};
+use crate::memory::{DeviceInfo, DeviceMode, DeviceUuid, MemoryError};
+
+/// `CU_COMPUTEMODE_EXCLUSIVE_PROCESS`.
+const EXCLUSIVE_PROCESS: c_int = 3;
+/// `CU_DEVICE_ATTRIBUTE_MPS_ENABLED`, since version 12.3.
+const MPS_ENABLED: u32 = 133;
 
 /// Number of devices that the driver shows to this process.
 ///
@@ -44,16 +49,24 @@ impl std::fmt::Debug for CudaContext {
     }
 }
 
-/// Keeps its context current on the calling thread until it is dropped.
+/// Keeps its context current on the calling thread until it is dropped. Meanwhile captures of graphs
+/// do not forbid calls of this thread, and calls do not end captures, apart from waits.
 pub(crate) struct Current<'a> {
     pub driver: &'static Driver,
     _context: &'a CudaContext,
+    /// Capture mode of the thread before; `None` if it could not be changed.
+    mode: Option<sys::CUstreamCaptureMode>,
     /// The context is on this thread's stack of contexts, so the value must not leave the thread.
     _here: std::marker::PhantomData<*const ()>,
 }
 
 impl Drop for Current<'_> {
     fn drop(&mut self) {
+        if let Some(mut mode) = self.mode {
+            // SAFETY: `mode` may be written, and is a mode that the driver returned.
+            let code = unsafe { (self.driver.capture_mode)(&raw mut mode) };
+            note(code, "restore a thread's capture mode");
+        }
         let mut popped = ptr::null_mut();
         // SAFETY: the creation of this value pushed the context on this thread, and contexts pushed
         // later have been popped.
@@ -86,6 +99,9 @@ impl CudaContext {
         let mut handle = ptr::null_mut();
         // SAFETY: `handle` may be written, `device` is one of the driver's. Released on drop.
         let code = unsafe { (driver.primary_retain)(&raw mut handle, device) };
+        if code == DEVICE_UNAVAILABLE {
+            return Err(MemoryError::Unavailable { number });
+        }
         check(code, "open a device's context")?;
         Ok(Arc::new(Self {
             driver,
@@ -99,9 +115,14 @@ impl CudaContext {
         // SAFETY: the handle is retained as long as `self` lives.
         let code = unsafe { (self.driver.context_push)(self.handle) };
         check(code, "enter a device's context")?;
+        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: `mode` may be written; the driver writes one of the three modes.
+        let code = unsafe { (self.driver.capture_mode)(&raw mut mode) };
+        note(code, "relax a thread's capture mode");
         Ok(Current {
             driver: self.driver,
             _context: self,
+            mode: (code == 0).then_some(mode),
             _here: std::marker::PhantomData,
         })
     }
@@ -110,17 +131,21 @@ impl CudaContext {
         self.device
     }
 
-    /// Returns true if the device has this attribute. An attribute that the driver is too old to
-    /// know counts as missing.
+    /// Returns true if the device has this attribute.
     pub(super) fn can(&self, which: sys::CUdevice_attribute) -> Result<bool, MemoryError> {
+        Ok(self.attribute(which as u32)? != 0)
+    }
+
+    /// Value of an attribute. One that the driver is too old to know counts as 0.
+    fn attribute(&self, which: u32) -> Result<c_int, MemoryError> {
         let mut value = 0;
         // SAFETY: `value` may be written; the device is the driver's.
-        let code = unsafe { (self.driver.device_attribute)(&raw mut value, which, self.device) };
+        let code = unsafe { (self.driver.attribute_number)(&raw mut value, which, self.device) };
         if code == INVALID_VALUE {
-            return Ok(false);
+            return Ok(0);
         }
         check(code, "ask for an attribute of a device")?;
-        Ok(value != 0)
+        Ok(value)
     }
 
     /// Waits for everything that this process has queued on the device.
@@ -129,6 +154,22 @@ impl CudaContext {
         // SAFETY: a context is current.
         let code = unsafe { (current.driver.context_synchronize)() };
         check(code, "wait for a device")
+    }
+
+    /// Waits for everything that the calling thread's current context has queued, if it is another
+    /// one than this.
+    pub(super) fn synchronize_others(&self) -> Result<(), MemoryError> {
+        let mut found = ptr::null_mut();
+        // SAFETY: `found` may be written, and the driver is initialized.
+        let code = unsafe { (self.driver.context_current)(&raw mut found) };
+        // If the driver is gone, so is all work, and the wait for this context says so.
+        note(code, "ask for the current context");
+        if code != 0 || found.is_null() || found == self.handle {
+            return Ok(());
+        }
+        // SAFETY: a context is current.
+        let code = unsafe { (self.driver.context_synchronize)() };
+        check(code, "wait for a context of the program")
     }
 
     /// Number of free and of all bytes.
@@ -159,6 +200,20 @@ impl CudaContext {
             name: name.to_string_lossy().into_owned(),
             total_bytes,
             free_bytes,
+            mode: self.mode()?,
+        })
+    }
+
+    /// Mode in which processes may use the device. An administrator can change it at any time.
+    fn mode(&self) -> Result<DeviceMode, MemoryError> {
+        // In exclusive mode the one process can be that of MPS.
+        if self.attribute(MPS_ENABLED)? != 0 {
+            return Ok(DeviceMode::Mps);
+        }
+        let mode = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE;
+        Ok(match self.attribute(mode as u32)? {
+            EXCLUSIVE_PROCESS => DeviceMode::Exclusive,
+            _ => DeviceMode::Shared,
         })
     }
 

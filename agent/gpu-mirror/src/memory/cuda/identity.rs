@@ -10,6 +10,12 @@ use super::driver::Driver;
 use super::result::check;
 use crate::memory::{DeviceUuid, MemoryError};
 
+/// Returns true if some library of this process has initialized the driver. This library does so at
+/// the first use of a device; a child that is forked afterwards cannot use CUDA.
+pub fn is_initialized() -> bool {
+    Driver::is_initialized()
+}
+
 /// UUID of the device with this number.
 ///
 /// # Errors

@@ -8,18 +8,23 @@ pub(super) const NOT_READY: u32 = 600;
 pub(super) const INVALID_VALUE: u32 = 1;
 /// `CUDA_ERROR_NOT_SUPPORTED`.
 pub(super) const NOT_SUPPORTED: u32 = 801;
+/// `CUDA_ERROR_NOT_INITIALIZED`.
+pub(super) const NOT_INITIALIZED: u32 = 3;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
+
+/// `CUDA_ERROR_DEVICE_UNAVAILABLE`: another process has the device for itself.
+pub(super) const DEVICE_UNAVAILABLE: u32 = 46;
 
 /// Name of a `CUresult` that the calls of this library can return.
 pub(super) fn name(code: u32) -> &'static str {
     match code {
         INVALID_VALUE => "CUDA_ERROR_INVALID_VALUE",
         OUT_OF_MEMORY => "CUDA_ERROR_OUT_OF_MEMORY",
-        3 => "CUDA_ERROR_NOT_INITIALIZED",
+        NOT_INITIALIZED => "CUDA_ERROR_NOT_INITIALIZED",
         4 => "CUDA_ERROR_DEINITIALIZED",
         34 => "CUDA_ERROR_STUB_LIBRARY",
-        46 => "CUDA_ERROR_DEVICE_UNAVAILABLE",
+        DEVICE_UNAVAILABLE => "CUDA_ERROR_DEVICE_UNAVAILABLE",
         100 => "CUDA_ERROR_NO_DEVICE",
         101 => "CUDA_ERROR_INVALID_DEVICE",
         200 => "CUDA_ERROR_INVALID_IMAGE",
@@ -47,6 +52,21 @@ pub(super) fn name(code: u32) -> &'static str {
         802 => "CUDA_ERROR_SYSTEM_NOT_READY",
         803 => "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
         804 => "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        805 => "CUDA_ERROR_MPS_CONNECTION_FAILED",
+        806 => "CUDA_ERROR_MPS_RPC_FAILURE",
+        807 => "CUDA_ERROR_MPS_SERVER_NOT_READY",
+        808 => "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED",
+        809 => "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED",
+        810 => "CUDA_ERROR_MPS_CLIENT_TERMINATED",
+        900 => "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+        901 => "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+        902 => "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+        903 => "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+        904 => "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+        905 => "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+        906 => "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+        907 => "CUDA_ERROR_CAPTURED_EVENT",
+        908 => "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
         999 => "CUDA_ERROR_UNKNOWN",
         _ => "an error that cuda.h of the driver's version names",
     }

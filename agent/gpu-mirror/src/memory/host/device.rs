@@ -7,8 +7,8 @@ use super::chunk::{HostChunk, HostMapping, HostRange};
 use super::copies::{HostEvent, HostStream};
 use super::faults::{Allowances, Faults};
 use crate::memory::{
-    Capabilities, DeviceInfo, DeviceMemory, DeviceUuid, Exported, HostSlice, Mapped, MemoryError,
-    MemoryKind, Protection, check_chunk_size, check_copy,
+    Capabilities, DeviceInfo, DeviceMemory, DeviceMode, DeviceUuid, Exported, HostSlice, Mapped,
+    MemoryError, MemoryKind, Protection, check_chunk_size, check_copy,
 };
 
 /// Granule in bytes, as with CUDA.
@@ -107,6 +107,7 @@ impl DeviceMemory for HostDevice {
             name: "host memory".to_owned(),
             total_bytes,
             free_bytes: total_bytes.saturating_sub(used),
+            mode: DeviceMode::Shared,
         })
     }
 

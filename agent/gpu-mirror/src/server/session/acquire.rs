@@ -11,7 +11,12 @@ use crate::residency::{DeviceId, Refusal};
 use crate::server::state::{Ask, Held};
 
 /// Refusals for lack of device memory.
-const NO_ROOM: [Reason; 3] = [Reason::TOO_LARGE, Reason::QUOTA, Reason::IN_USE];
+const NO_ROOM: [Reason; 4] = [
+    Reason::TOO_LARGE,
+    Reason::QUOTA,
+    Reason::IN_USE,
+    Reason::DEVICE_FULL,
+];
 
 /// Outcome of a request.
 enum AcquireOutcome {
@@ -67,7 +72,12 @@ impl<D: DeviceMemory> Session<D> {
         let end = Instant::now() + wait.min(self.core.limits().longest_wait);
         let mut waiting = None;
         loop {
-            let refusal = match self.attempt(model, on) {
+            let mut outcome = self.attempt(model, on);
+            // Other programs may have freed memory.
+            if outcome.as_ref().is_err_and(Refusal::may_wait) && self.core.follow_pressed() {
+                outcome = self.attempt(model, on);
+            }
+            let refusal = match outcome {
                 Ok(outcome) => return Ok(outcome),
                 Err(refusal) => refusal,
             };
@@ -130,6 +140,11 @@ impl<D: DeviceMemory> Session<D> {
                 held_bytes,
                 ..
             } => (*need_bytes, quota_bytes.saturating_sub(*held_bytes)),
+            Refusal::Taken {
+                need_bytes,
+                capacity_bytes,
+                ..
+            } => (*need_bytes, *capacity_bytes),
             _ => (0, 0),
         };
         self.reply(&Reply::Waiting {
@@ -174,6 +189,14 @@ fn tell(refusal: &Refusal) -> Refused {
             free_bytes,
             ..
         } => (Reason::IN_USE, need_bytes.saturating_sub(*free_bytes)),
+        Refusal::Taken {
+            need_bytes,
+            capacity_bytes,
+            ..
+        } => {
+            let missing_bytes = need_bytes.saturating_sub(*capacity_bytes);
+            (Reason::DEVICE_FULL, missing_bytes)
+        }
         Refusal::Length { .. } => (Reason::INVALID, 0),
     };
     Refused {

@@ -82,10 +82,17 @@ impl<D: DeviceMemory> Session<D> {
             }
             let until = Instant::now() + self.core.limits().keepalive;
             match self.listen(Some(until))? {
-                None if Instant::now() >= until => self.reply(&Reply::Waiting {
-                    need_bytes: 0,
-                    free_bytes: 0,
-                })?,
+                None if Instant::now() >= until => {
+                    if let Some(why) = self.core.state().hung(held.client) {
+                        news.failed = Some((Reason::COPY_FAILED, why));
+                        return Ok(None);
+                    }
+                    // The client is in turn.
+                    self.reply(&Reply::Waiting {
+                        need_bytes: 0,
+                        free_bytes: 0,
+                    })?;
+                }
                 None => {}
                 Some(Request::Release) => return Ok(None),
                 Some(_) => {

@@ -37,12 +37,11 @@ impl Fixture {
 
     /// Checks many pieces, far more than there are.
     fn check(mut self) -> Self {
-        let (mut worker, jobs) = self.worker();
+        let (mut worker, _sender, _jobs) = self.worker();
         worker.checker = Checker::new(AT_ONCE);
         for _ in 0..200 {
             worker.check_piece();
         }
-        self.jobs = Some(jobs);
         self
     }
 }
@@ -118,7 +117,7 @@ fn nothing_is_read_back_without_a_rate_or_before_its_time() {
     let client = fixture.admit(&[fixture.object(1, 1000)]);
     fixture = fixture.work();
     assert!(client.mailbox.take().complete);
-    let (mut worker, _jobs) = fixture.worker();
+    let (mut worker, _sender, _jobs) = fixture.worker();
     for (rate, most) in [(0, 0), (1 << 10, 1000 << 10)] {
         worker.checker = Checker::new(rate);
         for _ in 0..100 {

@@ -20,6 +20,7 @@ use crate::residency::{self, ModelSpec, Part};
 
 mod damage;
 mod pins;
+mod pressure;
 
 const DEVICE: DeviceId = DeviceId(3);
 const TENANT: TenantId = TenantId(0);
@@ -31,6 +32,8 @@ struct Fixture {
     store: Arc<Store>,
     pool: Arc<Pool>,
     keep_pinned: Duration,
+    /// See [`Maker::patience`].
+    patience: Duration,
     device: HostDevice,
     core: Arc<Core<HostDevice>>,
     jobs: Option<Receiver<Job>>,
@@ -41,6 +44,7 @@ fn importer() -> Arc<Importer> {
     Importer::new(None)
 }
 
+#[derive(Debug)]
 struct Client {
     held: Held,
     mailbox: Arc<Mailbox>,
@@ -58,12 +62,17 @@ impl Fixture {
         };
         let mut manager = Manager::new(residency);
         manager.set_capacity(DEVICE, 8 << 20);
+        manager.set_limit(DEVICE, 8 << 20);
         let device = HostDevice::new(8 << 20);
         let (sender, receiver) = channel();
         let slot = Slot {
             device: Arc::new(device.clone()),
             uuid: crate::memory::DeviceUuid([9; 16]),
             name: String::new(),
+            mode: crate::memory::DeviceMode::Shared,
+            limit_bytes: 8 << 20,
+            making: None,
+            making_bytes: 0,
             group_bytes: 64 << 10,
             registrar: Arc::new(Registrar::new(Arc::new(device.clone()), PIN_LIMIT)),
             lost: None,
@@ -81,6 +90,7 @@ impl Fixture {
             core: Arc::new(Core::new(&ServerConfig::default(), state)),
             jobs: Some(receiver),
             keep_pinned: Duration::from_hours(1),
+            patience: Duration::ZERO,
         }
     }
 
@@ -100,6 +110,10 @@ impl Fixture {
     }
 
     fn admit(&self, objects: &[ObjectRef]) -> Client {
+        self.try_admit(objects).unwrap()
+    }
+
+    fn try_admit(&self, objects: &[ObjectRef]) -> Result<Client, residency::Refusal> {
         let part = |object: &ObjectRef| Part {
             object: object.id,
             len: object.len,
@@ -115,12 +129,13 @@ impl Fixture {
             mailbox: &mailbox,
             now_ms: 0,
         };
-        let held = self.core.admit(&ask).unwrap();
-        Client { held, mailbox }
+        let held = self.core.admit(&ask)?;
+        Ok(Client { held, mailbox })
     }
 
-    /// Returns the worker and its jobs.
-    fn worker(&mut self) -> (Worker<HostDevice>, Receiver<Job>) {
+    /// Returns the worker and its jobs, whose chunks exist; it ends when nobody has the sender.
+    fn worker(&mut self) -> (Worker<HostDevice>, Sender<Job>, Receiver<Job>) {
+        let (sender, copies) = self.make();
         let worker = Worker {
             core: Arc::clone(&self.core),
             id: DEVICE,
@@ -130,23 +145,37 @@ impl Fixture {
             keep_pinned: self.keep_pinned,
             checker: Checker::new(0),
         };
-        (worker, self.jobs.take().unwrap())
+        (worker, sender, copies)
     }
 
-    /// Runs all queued jobs.
-    fn work(mut self) -> Self {
-        let (worker, jobs) = self.worker();
+    /// Runs all queued jobs of the thread that makes chunks. Returns the way on, with those that it
+    /// handed on.
+    fn make(&mut self) -> (Sender<Job>, Receiver<Job>) {
         let (sender, receiver) = channel();
         let slot_sender = |sender| {
             let mut state = self.core.state();
             let slot = state.devices.get_mut(&DEVICE).unwrap();
             std::mem::replace(&mut slot.jobs, sender)
         };
-        // Drops the old sender, so that the worker ends after the queued jobs; new ones wait for
+        // Drops the old sender, so that the thread ends after the queued jobs; new ones wait for
         // the next call.
         drop(slot_sender(sender));
+        let maker = Maker {
+            core: Arc::clone(&self.core),
+            id: DEVICE,
+            device: Arc::new(self.device.clone()),
+            patience: self.patience,
+        };
+        let (next, copies) = channel();
+        maker.run(&self.jobs.replace(receiver).unwrap(), &next);
+        (next, copies)
+    }
+
+    /// Runs all queued jobs.
+    fn work(mut self) -> Self {
+        let (worker, sender, jobs) = self.worker();
+        drop(sender);
         worker.run(&jobs);
-        self.jobs = Some(receiver);
         self
     }
 }

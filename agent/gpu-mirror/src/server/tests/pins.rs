@@ -160,7 +160,7 @@ fn an_idle_worker_gives_up_what_it_has_registered() {
     fixture.keep_pinned = Duration::from_millis(20);
     let object = fixture.object(1, KIB);
     let client = fixture.admit(&[object]);
-    let (worker, jobs) = fixture.worker();
+    let (worker, sender, jobs) = fixture.worker();
     let thread = std::thread::spawn(move || worker.run(&jobs));
     let end = Instant::now() + Duration::from_secs(50);
     while fixture.core.metrics.counters().registrations == 0 || fixture.pinned_bytes() > 0 {
@@ -168,7 +168,7 @@ fn an_idle_worker_gives_up_what_it_has_registered() {
         std::thread::yield_now();
     }
     assert!(client.mailbox.take().complete);
-    fixture.core.state().devices.clear();
+    drop(sender);
     thread.join().unwrap();
 }
 

@@ -27,7 +27,8 @@ pub const CLEAN_UP: [&str; 13] = [
     "cuStreamSynchronize",
 ];
 
-pub const OTHERS: [&str; 26] = [
+pub const OTHERS: [&str; 28] = [
+    "cuCtxGetCurrent",
     "cuCtxSynchronize",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
@@ -54,6 +55,14 @@ pub const OTHERS: [&str; 26] = [
     "cuMemcpyDtoH_v2",
     "cuMemcpyHtoDAsync_v2",
     "cuStreamCreate",
+    "cuThreadExchangeStreamCaptureMode",
+];
+
+/// Calls whose failure ends no operation.
+const PASSED_OVER: [&str; 3] = [
+    "cuCtxGetCurrent",
+    "cuMemHostRegister_v2",
+    "cuThreadExchangeStreamCaptureMode",
 ];
 
 /// Uses every function once or twice.
@@ -79,6 +88,7 @@ fn life<D: DeviceMemory>(device: &D) -> Result<(), MemoryError> {
         device.wait(&event)?;
     }
     device.synchronize(&mut stream)?;
+    device.finish_here()?;
     device.finish()?;
     drop(registration);
     let mut found = vec![0; 3 * MIB as usize];
@@ -143,7 +153,7 @@ fn fails(call: &str, at: u32, driver: FakeDriver) {
     }
     if at == 1 && !CLEAN_UP.contains(&call) {
         let said_so = said.contains("(999)") || said.contains("999");
-        assert!(said_so || call == "cuMemHostRegister_v2", "{call}: {said}");
+        assert!(said_so || PASSED_OVER.contains(&call), "{call}: {said}");
     }
 }
 

@@ -8,8 +8,10 @@
 
 mod drivers;
 mod every_call;
+mod lifetimes;
 mod memory;
 mod options;
 pub mod outlives;
 mod registrable;
 pub mod served;
+mod starts;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tetris_gpu_mirror::client::ClientError;
+use tetris_gpu_mirror::client::{ClientError, settle_unmapping};
 use tetris_gpu_mirror::memory::DeviceMemory;
 use tetris_gpu_mirror::memory::cuda::VmmDevice;
 
@@ -82,6 +82,8 @@ fn server_with_a_driver_that_fails_once() {
         |outcome: &Result<(), ClientError>| matches!(outcome, Err(ClientError::TimedOut { .. }));
     assert!(!outcomes.iter().any(timed_out));
     assert!(outcomes[2].is_ok(), "the driver works again");
+    // What could not be unmapped at once is tried again.
+    settle_unmapping();
 }
 
 /// The occurrence `at` of the call fails.

@@ -9,9 +9,9 @@ use tetris_gpu_mirror::client::{Acquired, Client, ClientError, Wanted, WantedMod
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice};
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
 use tetris_gpu_mirror::protocol::Reason;
-use tetris_gpu_mirror::residency::TenantId;
+use tetris_gpu_mirror::residency::{TenantId, Usage};
 use tetris_gpu_mirror::server::{
-    Counters, Limits, ServedDevice, Server, ServerConfig, ServerError,
+    Counters, Limits, Report, ServedDevice, Server, ServerConfig, ServerError,
 };
 use tetris_store_layout::{CreateOptions, ObjectRef, Reclaimed, Store};
 
@@ -104,6 +104,36 @@ impl<D: DeviceMemory + Clone + 'static> Served<D> {
 
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Publishes another model of the same size.
+    pub fn publish(&self, names: &[&str]) -> Vec<ObjectRef> {
+        mirror::publish(&self.store, names, KIB)
+    }
+
+    /// Acquires a model in this process, waiting for room, and waits for it.
+    pub fn load_within(
+        &self,
+        objects: &[ObjectRef],
+        wait: Duration,
+    ) -> Result<Acquired<D>, ClientError> {
+        let client = Client::connect(&self.socket, D::KIND, LONG)?;
+        let wanted = Wanted {
+            wait,
+            ..Wanted::new(WantedModel::Objects(objects.to_vec()))
+        };
+        let device = Arc::new(self.device.clone());
+        let model = client.acquire(device, &wanted, &mut |_| {})?;
+        model.wait_all(LONG)?;
+        Ok(model)
+    }
+
+    pub fn usage(&self) -> Usage {
+        self.server.usage(DEVICE).unwrap()
+    }
+
+    pub fn report(&self) -> Report {
+        self.server.report()
     }
 
     pub fn counters(&self) -> Counters {

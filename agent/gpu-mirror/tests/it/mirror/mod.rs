@@ -45,6 +45,7 @@ pub fn config(limits: Limits) -> ServerConfig {
         residency: residency::Config { arena, light_bytes },
         executor: ExecutorConfig::try_new(2, 4, 64 << 10, 64 * MIB).unwrap(),
         limits,
+        memory_patience: Duration::from_millis(200),
         ..ServerConfig::default()
     }
 }

@@ -9,6 +9,7 @@ import torch
 
 from tetris import _native
 from tetris._agent import Mode
+from tetris._device.capture import guard_captures
 from tetris._device.names import torch_device
 from tetris._torch_tensor import DTYPES, ReadOnlyTensor
 
@@ -51,6 +52,8 @@ def as_device_torch(tensor: _native.DeviceTensor, mode: Mode, *, wait: bool = Tr
     found = torch.empty(0, dtype=dtype, device=flat.device).set_(storage, 0, shape, strides)
     _made[storage.data_ptr()] = storage.nbytes()
     guard_optimizers()
+    if found.is_cuda:
+        guard_captures()
     return ReadOnlyTensor.of(found) if mode == "read_only" else found
 
 

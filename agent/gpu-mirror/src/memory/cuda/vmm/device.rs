@@ -276,6 +276,10 @@ impl DeviceMemory for VmmDevice {
         self.context.synchronize()
     }
 
+    fn finish_here(&self) -> Result<(), MemoryError> {
+        self.context.synchronize_others()
+    }
+
     fn pinned(&self, bytes: usize) -> Result<CudaPinned, MemoryError> {
         CudaPinned::new(&self.context, bytes)
     }

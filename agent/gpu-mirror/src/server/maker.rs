@@ -1,0 +1,217 @@
+//! A thread for each device: it creates and releases chunks, in the order of the admissions, and hands
+//! loads on to the thread that copies.
+//!
+//! The order matters: memory that one admission counts as free may still have to be released for an
+//! earlier one. Copies have a thread of their own, so that a client gets its chunks while others'
+//! objects are being copied.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use super::core::Core;
+use super::jobs::{Job, Load};
+use super::state::Physical;
+use crate::memory::{DeviceMemory, MemoryError, Protection};
+use crate::residency::{DeviceId, Released};
+
+/// First pause before a chunk is tried again; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// The thread that creates a device's chunks.
+pub(super) struct Maker<D: DeviceMemory> {
+    pub core: Arc<Core<D>>,
+    pub id: DeviceId,
+    pub device: Arc<D>,
+    /// Time for which it asks a full device for memory: that of a killed process comes late.
+    pub patience: Duration,
+}
+
+/// A chunk of a load, and its length in bytes.
+type Made<D> = (<D as DeviceMemory>::Chunk, <D as DeviceMemory>::Mapping);
+
+impl<D: DeviceMemory> Maker<D> {
+    /// Runs all jobs, until no sender is left. Loads and checks go on to `copier`.
+    pub fn run(self, jobs: &Receiver<Job>, copier: &Sender<Job>) {
+        while let Ok(job) = jobs.recv() {
+            let next = match job {
+                Job::Free(released) => {
+                    self.during(|| self.free(&released));
+                    None
+                }
+                Job::Load(load) => self.load(load).map(Job::Load),
+                Job::Check => {
+                    self.during(|| self.core.follow(self.id, &self.device));
+                    Some(Job::Check)
+                }
+            };
+            if let Some(job) = next {
+                // The other thread ends after this one.
+                let _sent = copier.send(job);
+            }
+        }
+    }
+
+    /// Does `work`, which the driver may delay for any time.
+    fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.core.state().begins(self.id, true);
+        let done = work();
+        self.core.state().begins(self.id, false);
+        done
+    }
+
+    /// Creates a load's chunks. Returns the load if its objects are to be copied.
+    fn load(&self, load: Load) -> Option<Load> {
+        if self.core.give_up_unwanted(self.id, &load) {
+            return None;
+        }
+        match self.during(|| self.create(&load)) {
+            Ok(()) => Some(load),
+            Err(error) => {
+                self.core.fail(self.id, &load, &error.into());
+                self.core.check(self.id, &self.device);
+                None
+            }
+        }
+    }
+
+    /// Releases chunks. The driver frees their memory when the last client has unmapped it; until
+    /// then it counts.
+    fn free(&self, released: &[Released]) {
+        let taken: Vec<_> = {
+            let mut state = self.core.state();
+            let slot = state.devices.get_mut(&self.id);
+            let chunks = slot.map(|slot| &mut slot.chunks);
+            chunks.map_or_else(Vec::new, |chunks| {
+                let names = released.iter().map(|one| (one.tenant, one.chunk));
+                let taken = names.filter_map(|name| Some((name, chunks.remove(&name)?)));
+                taken.collect()
+            })
+        };
+        // Outside the lock, because the driver may be slow.
+        for (name, physical) in taken {
+            let (bytes, importers) = (physical.bytes, physical.importers.clone());
+            let kept = !importers.is_empty() && !self.reclaim(physical);
+            if kept && importers.iter().any(|importer| !importer.has_gone()) {
+                self.core.state().linger(self.id, name, bytes, importers);
+            }
+        }
+    }
+
+    /// Drops a chunk that clients had. Returns true if its memory is free.
+    fn reclaim(&self, physical: Physical<D>) -> bool {
+        let Physical { chunk, mapping, .. } = physical;
+        // Another thread may be about to pass it to a client that is gone.
+        let own = (Arc::try_unwrap(chunk), Arc::try_unwrap(mapping));
+        let (Ok(chunk), Ok(mapping)) = own else {
+            return false;
+        };
+        let freed = self.device.reclaim(chunk, mapping);
+        freed.unwrap_or_else(|error| {
+            tracing::warn!(%error, device = %self.id, "it is not known whether device memory is free");
+            false
+        })
+    }
+
+    /// Creates the chunks that the load needs and that do not exist: its own, and those of an
+    /// earlier load that was given up.
+    fn create(&self, load: &Load) -> Result<(), MemoryError> {
+        let absent = {
+            let mut state = self.core.state();
+            state.sweep();
+            let excess = state.manager.excess_bytes(self.id, load.tenant);
+            let absent = state.absent_chunks(self.id, load);
+            if excess > 0 && !absent.is_empty() {
+                let usage = state.manager.usage(self.id).unwrap_or_default();
+                return Err(MemoryError::OutOfMemory {
+                    asked_bytes: absent.values().sum(),
+                    free_bytes: absent.values().sum::<u64>().saturating_sub(excess),
+                    total_bytes: usage.capacity_bytes,
+                });
+            }
+            absent
+        };
+        let mut pressed = false;
+        for (name, bytes) in absent {
+            self.core.state().makes(self.id, bytes);
+            let made = self.make(bytes, &mut pressed);
+            let mut state = self.core.state();
+            let physical = made.map(|(chunk, mapping)| Physical {
+                chunk: Arc::new(chunk),
+                mapping: Arc::new(mapping),
+                bytes,
+                importers: Vec::new(),
+            });
+            if let Some(slot) = state.devices.get_mut(&self.id) {
+                slot.making_bytes = 0;
+                if let Ok(physical) = physical {
+                    slot.chunks.insert((load.tenant, name), physical);
+                } else if let Err(error) = physical {
+                    drop(state);
+                    self.core.follow(self.id, &self.device);
+                    return Err(error);
+                }
+            }
+            self.core.metrics.cleared_bytes.add(bytes);
+            self.core.metrics.chunks_created.one();
+        }
+        if pressed {
+            self.core.follow(self.id, &self.device);
+        }
+        self.core.state().created(self.id, load.tenant);
+        Ok(())
+    }
+
+    /// Creates a chunk. If other programs have the memory: tries for some time, then drops idle
+    /// models, then returns the error. Sets `pressed` if idle models left.
+    fn make(&self, bytes: u64, pressed: &mut bool) -> Result<Made<D>, MemoryError> {
+        let error = match self.patiently(bytes) {
+            Err(error @ MemoryError::OutOfMemory { .. }) => error,
+            made => return made,
+        };
+        if !self.shrink(bytes)? {
+            return Err(error);
+        }
+        *pressed = true;
+        // Clients may still be unmapping what the models had.
+        self.patiently(bytes)
+    }
+
+    fn patiently(&self, bytes: u64) -> Result<Made<D>, MemoryError> {
+        let end = Instant::now() + self.patience;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.attempt(bytes) {
+                Err(MemoryError::OutOfMemory { .. }) if Instant::now() < end => {}
+                made => return made,
+            }
+            self.core.metrics.retried_chunks.one();
+            // The driver answers: clients wait in turn.
+            self.core.state().begins(self.id, true);
+            std::thread::sleep(pause);
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn attempt(&self, bytes: u64) -> Result<Made<D>, MemoryError> {
+        let chunk = self.device.create(bytes)?;
+        let range = self.device.reserve(bytes)?;
+        let mapping = self.device.map(range, &chunk, Protection::ReadWrite)?;
+        // Clients get it before the copies are done (C5).
+        self.device.clear(&mapping)?;
+        Ok((chunk, mapping))
+    }
+
+    /// Evicts idle models for the memory that is missing for a chunk. Returns true if any memory was
+    /// released.
+    fn shrink(&self, bytes: u64) -> Result<bool, MemoryError> {
+        let free = self.device.info()?.free_bytes;
+        // A device can refuse memory that it reports as free, such as for its page tables.
+        let missing = bytes.checked_sub(free).filter(|missing| *missing > 0);
+        let released = self.core.shrink(self.id, missing.unwrap_or(bytes));
+        self.free(&released);
+        Ok(!released.is_empty())
+    }
+}
