@@ -198,9 +198,14 @@ impl<D: DeviceMemory> Executor<D> {
         least_bytes: u64,
     ) -> Result<Arc<D::Pinned>, CopyError> {
         loop {
-            let fitting = self.ring.as_mut();
-            let fitting = fitting.filter(|ring| ring.slot_bytes() >= least_bytes);
-            if let Some(buffer) = fitting.and_then(Ring::take) {
+            if let Some(buffer) = self.free_buffer(least_bytes) {
+                return Ok(buffer);
+            }
+            // Copies that have ended keep their buffers until then.
+            for stream in &mut self.streams {
+                self.device.settle(stream)?;
+            }
+            if let Some(buffer) = self.free_buffer(least_bytes) {
                 return Ok(buffer);
             }
             self.issue(transfer, usize::MAX)?;
@@ -213,10 +218,13 @@ impl<D: DeviceMemory> Executor<D> {
                 // Too small, or leaked with a stream that failed.
                 self.ring = Some(self.new_ring(least_bytes)?);
             }
-            for stream in &mut self.streams {
-                self.device.settle(stream)?;
-            }
         }
+    }
+
+    fn free_buffer(&mut self, least_bytes: u64) -> Option<Arc<D::Pinned>> {
+        let ring = self.ring.as_mut()?;
+        let fits = ring.slot_bytes() >= least_bytes;
+        fits.then(|| ring.take()).flatten()
     }
 
     /// Queues the next groups that are gathered, in order. Waits until at most `most` are not queued.

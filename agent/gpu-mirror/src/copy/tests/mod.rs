@@ -185,16 +185,21 @@ fn gaps_between_staged_objects_are_zero() {
     }
 }
 
+/// Without threads every buffer is filled at once, and waits for its stream to let it go.
 #[test]
 fn the_first_transfer_allocates_nothing_that_was_prepared() {
-    let fixture = Fixture::new(&LENS, Faults::default());
-    let mut executor = executor(&fixture, u64::MAX);
-    executor.prepare().unwrap();
-    fixture.device.set_faults(Faults {
-        pinned: 0,
-        ..Faults::default()
-    });
-    assert_eq!(fixture.run(&mut executor).0.unwrap().staged_bytes, total());
+    for gatherers in [0, 2] {
+        let fixture = Fixture::new(&LENS, Faults::default());
+        let mut config = ExecutorConfig::try_new(3, 4, GROUP, 0).unwrap();
+        config.gatherers = gatherers;
+        let mut executor = Executor::new(Arc::clone(&fixture.device), config);
+        executor.prepare().unwrap();
+        fixture.device.set_faults(Faults {
+            pinned: 0,
+            ..Faults::default()
+        });
+        assert_eq!(fixture.run(&mut executor).0.unwrap().staged_bytes, total());
+    }
 }
 
 #[test]

@@ -157,7 +157,10 @@ impl<D: DeviceMemory + Clone + 'static> Served<D> {
     /// registered its pages or refused to. Returns the counters of these three loads.
     pub fn load_again(&self) -> Counters {
         let others = mirror::publish(&self.store, &["e", "f", "g", "h"], KIB);
-        check(&self.load().unwrap());
+        let model = self.load().unwrap();
+        check(&model);
+        // A drop releases it too, but returns before the server knows.
+        model.release().unwrap();
         eventually("its pages are registered or refused", || {
             let device = &self.server.report().devices[0];
             device.pinned_bytes == total() || device.unregistered.is_some()
