@@ -1,4 +1,5 @@
-//! The script `tests/gpu`, with shell scripts in place of the programs of a pack.
+//! The script `tests/gpu`, with shell scripts in place of the programs of a pack. `tests/gpu-bare`
+//! runs it with the programs themselves.
 
 use std::collections::BTreeMap;
 use std::fs;
