@@ -46,12 +46,16 @@ pub struct GpuBenchArgs {
     /// Measure only these, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
     pub only: Vec<Name>,
-    /// Python interpreter with torch and safetensors, for the comparison
+    /// Python interpreter with torch and safetensors, for the comparisons
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
-    /// Directory on a tmpfs; the run creates a directory in it and removes that at its end
+    /// Directory on a tmpfs; the run creates a directory in it and removes that at its end. Each
+    /// further one, for stores with other pages, repeats the measures that depend on pages
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
-    pub store_dir: PathBuf,
+    pub store_dir: Vec<PathBuf>,
+    /// Write the JSON document to this file too, after each measure
+    #[arg(long, value_name = "FILE")]
+    pub keep: Option<PathBuf>,
     /// Run as a process of a measure
     #[arg(long, hide = true)]
     pub role: bool,

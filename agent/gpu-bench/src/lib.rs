@@ -38,12 +38,14 @@ pub mod role;
 
 mod calibrate;
 mod error;
+mod keep;
 mod machine;
 mod products;
 mod progress;
 mod registry;
 mod room;
 mod run;
+mod source;
 mod stats;
 mod timeout;
 mod units;

@@ -25,6 +25,10 @@ impl<D: Backend> Measure<D> for Overlap {
         "a vector times each matrix of a model: time from the request for the model until the first and the last result, waiting for each matrix alone or for all of them"
     }
 
+    fn depends_on_pages(&self) -> bool {
+        true
+    }
+
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
         Needs {
             device_bytes: capacity_for(model_bytes, settings.chunk_bytes),

@@ -4,7 +4,7 @@
 
 use crate::backend::Backend;
 use crate::family::Family;
-use crate::measure::{Attach, Eviction, LoadFile, Measure, Name, Processes, Transfers};
+use crate::measure::{Anchors, Attach, Eviction, LoadFile, Measure, Name, Processes, Transfers};
 use crate::overlap::Overlap;
 
 /// The measure of this name.
@@ -13,6 +13,7 @@ pub(crate) fn measure<D: Backend>(name: Name) -> Box<dyn Measure<D>> {
         Name::Attach => Box::new(Attach),
         Name::Transfers => Box::new(Transfers),
         Name::LoadFile => Box::new(LoadFile),
+        Name::Anchors => Box::new(Anchors),
         Name::Processes => Box::new(Processes),
         Name::Eviction => Box::new(Eviction),
         Name::Overlap => Box::new(Overlap),

@@ -1,11 +1,10 @@
 //! A run from its start to its end.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
 use tetris_gpu_mirror::memory::cuda::VmmDevice;
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceInfo, MemoryError};
@@ -14,16 +13,18 @@ use tetris_store_layout::{CreateOptions, Store};
 use crate::backend::{Backend, DeviceChoice};
 use crate::bench::{Bench, capacity_for};
 use crate::calibrate::group_bytes;
+use crate::keep::KeptReport;
 use crate::machine::machine;
 use crate::measure::{Name, Needs};
-use crate::model::{BenchModel, Header, import, make, shapes};
+use crate::model::BenchModel;
 use crate::process::Launcher;
 use crate::progress::say;
 use crate::registry::measure as measure_of;
 use crate::report::{
-    Device, MeasureOutcome, Measured, ModelReport, Report, SCHEMA, SIMULATED, Settings,
+    Device, MeasureOutcome, Measured, ModelReport, Report, SCHEMA, SIMULATED, Settings, StoreReport,
 };
 use crate::role::Janitor;
+use crate::source::Source;
 use crate::{BenchError, GpuBenchArgs, role, room};
 
 /// Runs the measures, and removes all files. `leading` are the arguments of this program before
@@ -48,55 +49,6 @@ pub fn run(args: &GpuBenchArgs, leading: &[&str]) -> Result<Option<Report>, Benc
     report.map(Some)
 }
 
-/// Source of the model.
-enum Source {
-    Made(Vec<(String, Vec<usize>)>),
-    File(Header),
-}
-
-impl Source {
-    fn of(args: &GpuBenchArgs) -> Result<Self, BenchError> {
-        match &args.model {
-            Some(path) => Header::read(path).map(Self::File),
-            None => Ok(Self::Made(shapes(args.bytes))),
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Made(shapes) => {
-                let elements = shapes
-                    .iter()
-                    .map(|(_, shape)| shape.iter().product::<usize>());
-                elements.sum::<usize>() as u64 * 2
-            }
-            Self::File(header) => header.bytes(),
-        }
-    }
-
-    fn publish(&self, store: &Store) -> Result<BenchModel, BenchError> {
-        let bar = ProgressBar::new(self.bytes());
-        let template = "writing the model [{bar:30}] {bytes}/{total_bytes}, {bytes_per_sec}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        let done = |bytes| bar.inc(bytes);
-        let model = match self {
-            Self::Made(shapes) => make(store, shapes, &done),
-            Self::File(header) => import(store, header, &done),
-        };
-        bar.finish_and_clear();
-        model
-    }
-
-    fn path(&self) -> Option<&PathBuf> {
-        match self {
-            Self::Made(_) => None,
-            Self::File(header) => Some(&header.path),
-        }
-    }
-}
-
 fn open<D: Backend>(choice: DeviceChoice) -> Result<Arc<D>, BenchError> {
     match D::open(choice) {
         Ok(device) => Ok(Arc::new(device)),
@@ -114,34 +66,56 @@ fn measure<D: Backend>(
     let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let device = open::<D>(choice)?;
     let info = device.info()?;
+    let mut settings = settings(args);
+    let free = (!D::SIMULATED).then_some(info.free_bytes);
+    for (number, place) in args.store_dir.iter().enumerate() {
+        let needs = needs::<D>(&names::<D>(args, number), source.bytes(), &settings);
+        room::check(place, source.bytes(), needs, free)?;
+    }
+    settings.group_bytes = group_bytes(&*device)?;
+    let launcher = Launcher::new(leading);
+    let kept = KeptReport::new(args.keep.as_ref());
+    let mut report: Option<Report> = None;
+    for (number, place) in args.store_dir.iter().enumerate() {
+        // Dropped after the processes of the run.
+        let janitor = Janitor::of(&launcher, place)?;
+        let (store, model) = publish(source, &janitor.folder)?;
+        let bench = Bench {
+            device: Arc::clone(&device),
+            info: info.clone(),
+            choice,
+            store: Arc::new(store),
+            model,
+            folder: janitor.folder.clone(),
+            settings: settings.clone(),
+            python: args.python.clone(),
+            launcher: launcher.clone(),
+        };
+        let report = report.get_or_insert_with(|| begun(&date, &bench, source));
+        report.stores.push(StoreReport::of(&bench.store, place));
+        for name in names::<D>(args, number) {
+            let measured = take(name, &bench, place);
+            say(measured.text().trim_end());
+            report.measures.push(measured);
+            kept.write(report)?;
+        }
+        janitor.end()?;
+    }
+    let mut report = report.ok_or_else(|| BenchError::Bug("no --store-dir".to_owned()))?;
+    report.complete = true;
+    kept.write(&report)?;
+    Ok(report)
+}
+
+/// Names of the measures for a store: the first store has all that were asked for.
+fn names<D: Backend>(args: &GpuBenchArgs, store: usize) -> Vec<Name> {
     let names = match args.only.as_slice() {
         [] => Name::value_variants(),
         some => some,
     };
-    let mut settings = settings(args);
-    let needs = needs::<D>(names, source.bytes(), &settings);
-    let free = (!D::SIMULATED).then_some(info.free_bytes);
-    room::check(&args.store_dir, source.bytes(), needs, free)?;
-    settings.group_bytes = group_bytes(&*device)?;
-    let launcher = Launcher::new(leading);
-    // Dropped after the processes of the run.
-    let janitor = Janitor::of(&launcher, &args.store_dir)?;
-    let (store, model) = publish(source, &janitor.folder)?;
-    let bench = Bench {
-        device,
-        info,
-        choice,
-        store: Arc::new(store),
-        model,
-        folder: janitor.folder.clone(),
-        settings,
-        python: args.python.clone(),
-        launcher,
-    };
-    let measures = names.iter().map(|name| take(*name, &bench)).collect();
-    let report = report(date, &bench, source, measures);
-    janitor.end()?;
-    Ok(report)
+    let names = names.iter().copied();
+    let here = |name: &Name| store == 0 || measure_of::<D>(*name).depends_on_pages();
+    names.filter(here).collect()
 }
 
 fn publish(source: &Source, folder: &Path) -> Result<(Store, BenchModel), BenchError> {
@@ -177,7 +151,7 @@ fn needs<D: Backend>(names: &[Name], model_bytes: u64, settings: &Settings) -> N
     })
 }
 
-fn take<D: Backend>(name: Name, bench: &Bench<D>) -> Measured {
+fn take<D: Backend>(name: Name, bench: &Bench<D>, place: &Path) -> Measured {
     let measure = measure_of::<D>(name);
     say(&format!("measuring {}: {}", name.text(), measure.about()));
     let outcome = match measure.skip(bench) {
@@ -197,21 +171,18 @@ fn take<D: Backend>(name: Name, bench: &Bench<D>) -> Measured {
     Measured {
         name: name.text(),
         about: measure.about(),
+        store_dir: place.display().to_string(),
         outcome,
     }
 }
 
-fn report<D: Backend>(
-    date: String,
-    bench: &Bench<D>,
-    source: &Source,
-    measures: Vec<Measured>,
-) -> Report {
+/// A report without stores and measures.
+fn begun<D: Backend>(date: &str, bench: &Bench<D>, source: &Source) -> Report {
     let sizes = bench.model.tensors.iter().map(|tensor| tensor.object.len);
     let notes = D::SIMULATED.then(|| SIMULATED.to_owned());
     Report {
         schema: SCHEMA,
-        date,
+        date: date.to_owned(),
         version: env!("CARGO_PKG_VERSION"),
         machine: machine(),
         device: described::<D>(&bench.info),
@@ -222,7 +193,9 @@ fn report<D: Backend>(
             largest_bytes: sizes.max().unwrap_or(0),
         },
         settings: bench.settings.clone(),
-        measures,
+        stores: Vec::new(),
+        complete: false,
+        measures: Vec::new(),
         notes: notes.into_iter().collect(),
     }
 }

@@ -707,11 +707,16 @@ def no_gpu() -> str | None:
     return None
 
 
-@pytest.mark.gpu
-def test_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def gpu_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store of a daemon with a GPU."""
     if reason := no_gpu():
         pytest.skip(reason)
     monkeypatch.setenv("TETRIS_STORE", os.environ["TETRIS_GPU_STORE"])
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(gpu_store: None, tmp_path: Path) -> None:
     weight = floats([512, 512])
     path = write(tmp_path / "m.safetensors", {"weight": weight, "empty": Stored("F32", [0], b""), **big(4)})
     model = tetris.gpu.load(path, "cuda:0")
@@ -724,6 +729,8 @@ def test_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = torch.from_dlpack(model["weight"])
     vector = torch.ones(512, device="cuda:0")
     expected = torch.frombuffer(bytearray(weight.data), dtype=torch.float32).view(512, 512).sum(1)
+    # The first product makes cuBLAS allocate a workspace, 8 MiB or more, from torch's memory.
+    torch.mv(torch.ones(512, 512, device="cuda:0"), vector)
     before = torch.cuda.memory_allocated()
     torch.cuda.empty_cache()
     assert torch.allclose((matrix @ vector).cpu(), expected, atol=1e-3)
@@ -736,3 +743,45 @@ def test_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()
     assert torch.allclose(product.cpu(), expected, atol=1e-3)
     eventually("nothing is held", lambda: tetris.gpu.status()["leases"] == 0)
+
+
+def halves(path: Path) -> tuple[Path, bytes]:
+    """A file with a tensor of float16, and its bytes."""
+    tensor = stored("F16", [64, 1024])
+    return write(path, {"half": tensor}), tensor.data
+
+
+@pytest.mark.gpu
+def test_cupy_takes_float16_on_a_gpu(gpu_store: None, tmp_path: Path) -> None:
+    cupy = pytest.importorskip("cupy", reason="needs cupy")
+    path, data = halves(tmp_path / "m.safetensors")
+    model = tetris.gpu.load(path, "cuda:0")
+    array = cupy.from_dlpack(model["half"])
+    assert (array.dtype, array.shape) == (numpy.float16, (64, 1024))
+    assert array.data.ptr == model["half"].address
+    # The array alone holds the memory, which a kernel of CuPy reads.
+    del model
+    gc.collect()
+    assert tetris.gpu.status()["leases"] == 1
+    assert array.get().tobytes() == array.copy().get().tobytes() == data
+    del array
+    gc.collect()
+    eventually("nothing is held", lambda: tetris.gpu.status()["leases"] == 0)
+
+
+@pytest.mark.gpu
+def test_jax_takes_float16_on_a_gpu(gpu_store: None, tmp_path: Path) -> None:
+    jax = pytest.importorskip("jax", reason="needs jax")
+    try:
+        jax.devices("gpu")
+    except RuntimeError as error:
+        pytest.skip(f"jax sees no GPU: {error}")
+    path, data = halves(tmp_path / "m.safetensors")
+    model = tetris.gpu.load(path, "cuda:0")
+    array = jax.dlpack.from_dlpack(model["half"])
+    assert (array.dtype, array.shape) == (numpy.float16, (64, 1024))
+    assert {device.platform for device in array.devices()} == {"gpu"}
+    # JAX may still read the memory when the model goes.
+    del model
+    gc.collect()
+    assert numpy.asarray(array).tobytes() == numpy.asarray(jax.numpy.flip(jax.numpy.flip(array))).tobytes() == data

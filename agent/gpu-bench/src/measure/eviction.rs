@@ -25,6 +25,10 @@ impl<D: Backend> Measure<D> for Eviction {
         "two models take turns on a device with room for one: time from the request for a model until the other is evicted and the whole model has arrived"
     }
 
+    fn depends_on_pages(&self) -> bool {
+        true
+    }
+
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
         Needs {
             device_bytes: capacity_for(model_bytes, settings.chunk_bytes),

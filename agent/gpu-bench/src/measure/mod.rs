@@ -1,13 +1,16 @@
 //! Measures, their names and needs.
 
+mod anchors;
 mod attach;
 mod eviction;
 mod load_file;
+mod loader;
 mod processes;
 mod transfers;
 
 use clap::ValueEnum;
 
+pub use anchors::Anchors;
 pub use attach::Attach;
 pub use eviction::Eviction;
 pub use load_file::LoadFile;
@@ -28,6 +31,8 @@ pub enum Name {
     Transfers,
     /// The mirror's load against safetensors.torch.load_file
     LoadFile,
+    /// Plain copies from pinned memory and other loaders, without the mirror
+    Anchors,
     /// Device memory of several processes with one model
     Processes,
     /// Eviction of a model for another one, and its return
@@ -56,6 +61,12 @@ pub trait Measure<D: Backend> {
 
     /// Memory for a model of `model_bytes`.
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs;
+
+    /// True if the pages of the store's files change the result: the measure is repeated for each
+    /// store.
+    fn depends_on_pages(&self) -> bool {
+        false
+    }
 
     /// The reason this measure cannot be taken here; `None` if it can.
     fn skip(&self, _bench: &Bench<D>) -> Option<String> {

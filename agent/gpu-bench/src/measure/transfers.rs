@@ -21,6 +21,10 @@ impl<D: Backend> Measure<D> for Transfers {
         "host to device: the mirror's copies from the store, against cuMemcpyHtoDAsync from pinned memory of the same size, by turns"
     }
 
+    fn depends_on_pages(&self) -> bool {
+        true
+    }
+
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
         let bytes = largest(model_bytes, settings);
         Needs {

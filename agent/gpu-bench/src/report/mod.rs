@@ -1,11 +1,14 @@
 //! Samples, figures and bars.
 
+mod stores;
 mod text;
 
 use serde::Serialize;
 
 use crate::BenchError;
 use crate::stats::{extremes, median};
+
+pub use stores::StoreReport;
 
 /// Name and version of the JSON document's format.
 pub const SCHEMA: &str = "tetris-gpu-bench/1";
@@ -30,6 +33,10 @@ pub struct Report {
     pub model: ModelReport,
     /// Settings of the run.
     pub settings: Settings,
+    /// The stores, in the order of the command line.
+    pub stores: Vec<StoreReport>,
+    /// True if no measure is missing: the run reached its end.
+    pub complete: bool,
     /// Results of the measures, in order.
     pub measures: Vec<Measured>,
     /// Remarks on the whole run.
@@ -99,6 +106,8 @@ pub struct Measured {
     pub name: String,
     /// Description of the measure.
     pub about: &'static str,
+    /// Directory of the store that it used.
+    pub store_dir: String,
     /// Its outcome.
     #[serde(flatten)]
     pub outcome: MeasureOutcome,

@@ -37,9 +37,13 @@ impl Report {
         if self.device.simulated {
             writeln!(out, "SIMULATED: {SIMULATED}")?;
         }
+        for store in &self.stores {
+            let pages = store.pages.as_deref().unwrap_or("unknown");
+            writeln!(out, "store in {}: pages of {pages}", store.directory)?;
+        }
         for measured in &self.measures {
-            write!(out, "\n{}: {}\n", measured.name, measured.about)?;
-            measured.write(out)?;
+            writeln!(out)?;
+            measured.write(out, self.stores.len() > 1)?;
         }
         if !self.notes.is_empty() {
             writeln!(out)?;
@@ -51,7 +55,20 @@ impl Report {
 }
 
 impl Measured {
-    fn write(&self, out: &mut String) -> std::fmt::Result {
+    /// Formats the result as text, with a final newline.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text, true);
+        text
+    }
+
+    fn write(&self, out: &mut String, with_store: bool) -> std::fmt::Result {
+        write!(out, "{}", self.name)?;
+        if with_store {
+            write!(out, " (store in {})", self.store_dir)?;
+        }
+        writeln!(out, ": {}", self.about)?;
         match &self.outcome {
             MeasureOutcome::Measured(findings) => findings.write(out),
             MeasureOutcome::Skipped { reason } => writeln!(out, "  skipped: {reason}"),

@@ -9,6 +9,7 @@ pub mod attach;
 pub mod function;
 pub mod hold;
 pub mod overlap;
+pub mod peak;
 pub mod serve;
 pub mod transfers;
 pub mod turns;
@@ -55,6 +56,8 @@ pub enum Job {
     Hold(hold::HoldJob),
     /// Copies to the device in several ways.
     Transfers(transfers::TransfersJob),
+    /// Copies from pinned memory as fast as the device does.
+    Peak(peak::PeakJob),
     /// Computes products with a model while it arrives.
     Overlap(overlap::OverlapJob),
     /// Runs a function of a family.
@@ -71,6 +74,7 @@ impl Job {
             Self::Attach(_) => "attach",
             Self::Hold(_) => "hold",
             Self::Transfers(_) => "transfers",
+            Self::Peak(_) => "peak",
             Self::Overlap(_) => "overlap",
             Self::Function(_) => "function",
         }
@@ -117,6 +121,7 @@ fn run_on<D: Backend>(order: Order, parent: &mut Parent) -> Result<(), BenchErro
         Job::Attach(job) => attach::run::<D>(device, &job, parent),
         Job::Hold(job) => hold::run::<D>(device, &job, parent),
         Job::Transfers(job) => transfers::run::<D>(device, &job, parent),
+        Job::Peak(job) => peak::run::<D>(device, &job, parent),
         Job::Overlap(job) => overlap::run::<D>(device, &job, parent),
         Job::Function(job) => function::run::<D>(device, &job, parent),
     }

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::fake::build;
 use crate::site::{Site, run};
+use crate::taken::named;
 
 /// A machine with the fake driver.
 struct Machine {
@@ -103,20 +104,26 @@ fn a_device_that_is_not_there_is_named() {
     );
 }
 
-#[test]
-#[allow(clippy::print_stdout, reason = "a skipped test says so")]
-fn load_file_takes_turns_with_the_mirror() {
-    if Command::new("python3").arg("-V").output().is_err() {
-        println!("SKIPPED: load_file_takes_turns_with_the_mirror: no python3");
-        return;
-    }
-    let (site, machine) = (Site::new(), Machine::new());
+/// A folder with modules in place of torch and safetensors, if Python is installed.
+fn modules() -> Option<TempDir> {
+    Command::new("python3").arg("-V").output().ok()?;
     let modules = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(modules.path().join(name), text).unwrap();
     fs::create_dir(modules.path().join("safetensors")).unwrap();
     write("torch.py", TORCH);
     write("safetensors/__init__.py", "__version__ = '1.0'");
     write("safetensors/torch.py", LOAD_FILE);
+    Some(modules)
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "a skipped test says so")]
+fn load_file_takes_turns_with_the_mirror() {
+    let Some(modules) = modules() else {
+        println!("SKIPPED: load_file_takes_turns_with_the_mirror: no python3");
+        return;
+    };
+    let (site, machine) = (Site::new(), Machine::new());
     let mut command = machine.command(site.command(), 20_000);
     command.env("PYTHONPATH", modules.path());
     let report = run(arguments(&mut command).arg("--only=load-file"))
@@ -141,8 +148,47 @@ fn load_file_takes_turns_with_the_mirror() {
     assert!(site.files().is_empty(), "the file is gone too");
 }
 
+/// Without the streamer, and with a `load_file` of one way to read.
+#[test]
+#[allow(clippy::print_stdout, reason = "a skipped test says so")]
+fn loaders_that_are_not_there_are_named_and_the_others_measured() {
+    let Some(modules) = modules() else {
+        println!(
+            "SKIPPED: loaders_that_are_not_there_are_named_and_the_others_measured: no python3"
+        );
+        return;
+    };
+    let (site, machine) = (Site::new(), Machine::new());
+    let mut command = machine.command(site.command(), 20_000);
+    command.env("PYTHONPATH", modules.path());
+    let report = run(arguments(&mut command).arg("--only=anchors"))
+        .expect(0)
+        .json();
+    let measure = &report["measures"][0];
+    assert_eq!(measure["outcome"], "measured", "{measure}");
+    for name in [
+        "pinned memory, copies of 16 MiB on 2 streams",
+        "torch, copies from pinned memory",
+        "safetensors",
+    ] {
+        let samples = &named(&measure["series"], name)["samples"];
+        assert_eq!(samples.as_array().unwrap().len(), 2, "{measure}");
+    }
+    let notes = measure["notes"].to_string();
+    for part in [
+        "safetensors: safetensors 1.0, torch 2.0 with CUDA 13.0",
+        "safetensors, pread: not measured: safetensors 1.0 has no option backend",
+        "Run:ai model streamer: not measured: this Python has no runai-model-streamer",
+    ] {
+        assert!(notes.contains(part), "{part}: {notes}");
+    }
+    machine.check();
+    assert!(site.files().is_empty(), "the file is gone too");
+}
+
 /// The functions of torch that the script calls.
 const TORCH: &str = "
+from safetensors.torch import Tensor
 __version__ = '2.0'
 class version: cuda = '13.0'
 class cuda:
@@ -153,11 +199,18 @@ def zeros(count, device): pass
 /// Reads the file and checks the model's header.
 const LOAD_FILE: &str = "
 import json
-def load_file(file, device):
+class Tensor:
+    def __init__(self, nbytes): self.nbytes = nbytes
+    def pin_memory(self): return self
+    def to(self, device, non_blocking, copy):
+        assert device == 'cuda:0' and non_blocking and copy
+        return self
+def load_file(file, device='cpu'):
     data = open(file, 'rb').read()
     header = json.loads(data[8:8 + int.from_bytes(data[:8], 'little')])
-    assert device == 'cuda:0' and header['lm_head.weight']['dtype'] == 'BF16', header
-    return data
+    assert device in ('cpu', 'cuda:0') and header['lm_head.weight']['dtype'] == 'BF16', header
+    offsets = {name: entry['data_offsets'] for name, entry in header.items() if name != '__metadata__'}
+    return {name: Tensor(end - begin) for name, (begin, end) in offsets.items()}
 ";
 
 /// On a machine with a GPU: `cargo test -p tetris-gpu-bench --test it -- --ignored cuda_`.
@@ -166,11 +219,14 @@ def load_file(file, device):
 fn cuda_every_measure_is_taken_on_a_real_device() {
     let site = Site::new();
     let mut command = site.command();
-    command.args(["--bytes=1G", "--rounds=3", "--processes=2", "--json"]);
+    // A trial with the fake driver chooses less.
+    let bytes = std::env::var("TETRIS_GPU_BENCH_BYTES").unwrap_or_else(|_| "1G".to_owned());
+    command.args(["--rounds=3", "--processes=2", "--json"]);
+    command.arg(format!("--bytes={bytes}"));
     let report = run(&mut command).expect(0).json();
     assert_eq!(report["device"]["simulated"], false);
     for measure in report["measures"].as_array().unwrap() {
-        // Without torch the comparison is skipped.
+        // Without torch the comparison is skipped, and the anchors name the missing loaders.
         let skipped = measure["name"] == "load-file" && measure["outcome"] == "skipped";
         assert!(skipped || measure["outcome"] == "measured", "{measure}");
     }

@@ -48,6 +48,65 @@ fn a_killed_run_leaves_nothing_behind() {
     ends_with(&site, run, &children, Signal::KILL);
 }
 
+/// Waits until the file has a report of this many measures.
+fn kept(path: &std::path::Path, measures: usize) -> serde_json::Value {
+    let mut found = serde_json::Value::Null;
+    eventually("the report is kept", || {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        if text.is_empty() {
+            return false;
+        }
+        // Never a part of a document.
+        found = serde_json::from_str(&text).unwrap();
+        found["measures"].as_array().unwrap().len() == measures
+    });
+    found
+}
+
+#[test]
+fn a_killed_run_has_kept_the_measures_that_were_taken() {
+    let (site, folder) = (Site::new(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("report.json");
+    let mut command = site.with_rounds(1000);
+    // A process for each round: the second measure takes far longer than the kill.
+    command
+        .args(["--only=processes,attach", "--keep"])
+        .arg(&path);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let run = command.spawn().unwrap();
+    let first = kept(&path, 1);
+    assert_eq!(first["complete"], false);
+    assert_eq!(first["measures"][0]["name"], "processes");
+    assert_eq!(first["measures"][0]["outcome"], "measured");
+    let all = children(run.id());
+    ends_with(&site, run, &all, Signal::KILL);
+    let last = kept(&path, 1);
+    assert_eq!(
+        (&last["complete"], &last["schema_version"]),
+        (&false.into(), &1.into())
+    );
+}
+
+#[test]
+fn a_run_that_ends_has_kept_the_document_that_it_prints() {
+    let (site, folder) = (Site::new(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("report.json");
+    let mut command = site.small();
+    command.args(["--only=processes,load-file", "--json", "--keep"]);
+    let printed = crate::site::run(command.arg(&path)).expect(0);
+    let mut kept = kept(&path, 2);
+    assert_eq!(kept["complete"], true);
+    // The subcommand's document has the version too; this program's has not.
+    kept.as_object_mut().unwrap().remove("schema_version");
+    assert_eq!(kept, printed.json());
+    assert!(
+        printed.stderr.contains("with the model"),
+        "{}",
+        printed.stderr
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
 #[test]
 fn a_server_that_dies_ends_the_measure_with_its_reason_and_not_the_run() {
     let site = Site::new();

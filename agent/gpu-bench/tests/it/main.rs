@@ -6,5 +6,6 @@ mod family;
 mod interrupted;
 mod overlap;
 mod refused;
+mod script;
 mod site;
 mod taken;

@@ -63,9 +63,19 @@ impl Site {
     }
 }
 
+/// The program: beside this one, where both were moved from their build folder (`tests/gpu
+/// --pack`), or the one that cargo built for these tests.
+fn program() -> PathBuf {
+    let moved = std::env::current_exe().unwrap().with_file_name("gpu-bench");
+    if moved.is_file() {
+        return moved;
+    }
+    PathBuf::from(env!("CARGO_BIN_EXE_gpu-bench"))
+}
+
 /// Returns the command without arguments.
 pub fn bare() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-bench"));
+    let mut command = Command::new(program());
     command.stdin(Stdio::null());
     command
 }

@@ -63,8 +63,15 @@ fn every_measure_gives_samples_and_leaves_nothing_behind() {
         .map(|one| one["name"].as_str().unwrap())
         .collect();
     assert_eq!(
-        names[..5],
-        ["attach", "transfers", "load-file", "processes", "eviction"]
+        names[..6],
+        [
+            "attach",
+            "transfers",
+            "load-file",
+            "anchors",
+            "processes",
+            "eviction"
+        ]
     );
     for measure in measures {
         if measure["name"] == "load-file" {
@@ -138,6 +145,47 @@ fn transfers_copy_what_was_asked_for_and_pages_are_registered() {
         list(&measure["notes"]).is_empty(),
         "all of it is registered: {measure}"
     );
+}
+
+/// Measures without copies of the store's pages are taken once.
+#[test]
+fn each_store_has_the_measures_that_depend_on_its_pages() {
+    let (site, other) = (Site::new(), Site::new());
+    let mut command = site.small();
+    command.arg("--store-dir").arg(other.path());
+    let report = run(command.args(["--only=transfers,processes,eviction", "--json"]))
+        .expect(0)
+        .json();
+    let places = [site.path(), other.path()].map(|path| path.to_str().unwrap());
+    let stores: Vec<_> = list(&report["stores"])
+        .iter()
+        .map(|store| store["directory"].as_str().unwrap())
+        .collect();
+    assert_eq!(stores, places);
+    for store in list(&report["stores"]) {
+        let count = |name: &str| store[name].as_u64().unwrap();
+        assert!(count("looked_at_bytes") > 0, "{store}");
+        assert!(count("large_bytes") <= count("looked_at_bytes"), "{store}");
+        assert!(store["pages"].as_str().unwrap().contains("iB"), "{store}");
+    }
+    let measures: Vec<_> = list(&report["measures"])
+        .iter()
+        .map(|one| {
+            let text = |name: &str| one[name].as_str().unwrap();
+            (text("name"), text("store_dir"), text("outcome"))
+        })
+        .collect();
+    assert_eq!(
+        measures,
+        [
+            ("transfers", places[0], "measured"),
+            ("processes", places[0], "measured"),
+            ("eviction", places[0], "measured"),
+            ("transfers", places[1], "measured"),
+            ("eviction", places[1], "measured"),
+        ]
+    );
+    assert!(site.files().is_empty() && other.files().is_empty());
 }
 
 #[test]
