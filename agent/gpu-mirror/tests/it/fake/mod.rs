@@ -8,6 +8,7 @@
 
 mod drivers;
 mod every_call;
+mod layouts;
 mod memory;
 mod outlives;
 mod registrable;
