@@ -15,6 +15,7 @@ use tetris_agent::device::{self, DEFAULT_TIMEOUT, DeviceOptions, Numbering, Regi
 use crate::agent::Agent;
 use crate::device_model::DeviceModel;
 use crate::device_wait::SLICE;
+use crate::memory::Memory;
 use crate::{errors, options};
 
 /// The models that this process has in device memory.
@@ -46,15 +47,33 @@ impl DeviceRegistry {
         timeout: Option<f64>,
         keep: bool,
     ) -> PyResult<DeviceModel> {
-        let target = device.parse::<Target>();
-        let target = target.map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let wait = wait.map(|seconds| options::time("wait", seconds));
-        let options = DeviceOptions::new(target)
-            .with_order(order.unwrap_or_default())
-            .with_wait(wait.transpose()?.unwrap_or_default())
-            .with_timeout(answer_within(timeout)?)
-            .with_keep(keep);
-        self.loaded(py, agent, path, options).map(DeviceModel::new)
+        let options = options_of(device, wait, timeout, keep)?;
+        let options = options.with_order(order.unwrap_or_default());
+        self.loaded(py, agent, options, move |registry, agent, options| {
+            registry.load(agent, path, options)
+        })
+    }
+
+    /// Map memory of the store in device memory. The tensors are its bytes, in this order. Raises GpuUnavailableError.
+    #[pyo3(signature = (agent, memories, device, *, wait=None, timeout=None, keep=false))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it so")]
+    fn load_memories(
+        &self,
+        py: Python<'_>,
+        agent: &Agent,
+        memories: Vec<Py<Memory>>,
+        device: &str,
+        wait: Option<f64>,
+        timeout: Option<f64>,
+        keep: bool,
+    ) -> PyResult<DeviceModel> {
+        let options = options_of(device, wait, timeout, keep)?;
+        let region = |memory: &Py<Memory>| Arc::clone(memory.get().region());
+        let regions: Vec<_> = memories.iter().map(region).collect();
+        self.loaded(py, agent, options, move |registry, agent, options| {
+            registry.load_regions(agent, &regions, options)
+        })
     }
 
     /// Give kept models back that nobody uses; return the bytes that are no longer mapped.
@@ -120,25 +139,34 @@ impl DeviceRegistry {
         &self,
         py: Python<'_>,
         agent: &Agent,
-        path: PathBuf,
         options: DeviceOptions,
-    ) -> PyResult<device::DeviceModel> {
+        load: impl FnOnce(
+            &Registry,
+            &tetris_agent::Agent,
+            &DeviceOptions,
+        ) -> Result<device::DeviceModel, device::DeviceError>
+        + Send
+        + 'static,
+    ) -> PyResult<DeviceModel> {
         let unavailable = agent.reason();
         let agent = agent.agent().clone();
         let registry = Arc::clone(&self.registry);
         let cancelled = Arc::clone(&options.cancelled);
         let (sender, mut receiver) = mpsc::sync_channel(1);
-        let load = move || {
+        let in_thread = move || {
             // The waiting thread may have been interrupted: then this drops the model.
-            let _heard = sender.send(registry.load(&agent, path, &options));
+            let _heard = sender.send(load(&registry, &agent, &options));
         };
         let thread = thread::Builder::new().name("tetris-load".to_owned());
-        thread.spawn(load)?;
+        thread.spawn(in_thread)?;
         loop {
             let (model, back) = py.detach(move || (receiver.recv_timeout(SLICE), receiver));
             receiver = back;
             match model {
-                Ok(model) => return model.map_err(|error| errors::device_of(error, unavailable)),
+                Ok(model) => {
+                    let model = model.map_err(|error| errors::device_of(error, unavailable));
+                    return model.map(DeviceModel::new);
+                }
                 Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| {
                     cancelled.store(true, Ordering::Relaxed);
                 })?,
@@ -148,6 +176,21 @@ impl DeviceRegistry {
             }
         }
     }
+}
+
+fn options_of(
+    device: &str,
+    wait: Option<f64>,
+    timeout: Option<f64>,
+    keep: bool,
+) -> PyResult<DeviceOptions> {
+    let target = device.parse::<Target>();
+    let target = target.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let wait = wait.map(|seconds| options::time("wait", seconds));
+    Ok(DeviceOptions::new(target)
+        .with_wait(wait.transpose()?.unwrap_or_default())
+        .with_timeout(answer_within(timeout)?)
+        .with_keep(keep))
 }
 
 fn answer_within(timeout: Option<f64>) -> PyResult<Duration> {

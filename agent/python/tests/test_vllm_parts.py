@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tetris.torch
 import torch
+from gpu_mirror import Mirror
 from process import is_mapped, python
-from tetris._vllm import state
+from tetris._vllm import device, state
 from tetris._vllm.memory import proportional_bytes
 from tetris._vllm.packed import PackedLinear
 
@@ -204,3 +206,104 @@ def test_pages_that_two_processes_map_are_counted_in_halves(store: Path) -> None
     more = python(program)
     assert 14 << 20 < more < 18 << 20
     assert proportional_bytes(1 << 30) is None
+
+
+def test_large_weights_are_read_and_the_rest_is_written_to(store: Path) -> None:
+    weight = torch.zeros(512, 128)
+
+    def build() -> dict[str, torch.Tensor]:
+        return {
+            "attribute:projection": weight.t()[:64],
+            "attribute:workspace": torch.zeros(512, 128),
+            "buffer:table": torch.zeros(512, 129),
+            "packed:linear": torch.zeros(1 << 18, dtype=torch.uint8),
+            "parameter:empty": torch.empty(0),
+            "parameter:scale": torch.zeros(8),
+            "parameter:weight": weight,
+        }
+
+    layout = tetris.torch.layout("parts", build, sources={"weight": weight})
+    assert device.written(layout.tensors) == {
+        "attribute:workspace",
+        "buffer:table",
+        "parameter:empty",
+        "parameter:scale",
+    }
+
+
+def test_large_parameters_are_made_without_memory() -> None:
+    with device.hollow_parameters():
+        large, small = torch.nn.Linear(4, 4).weight, torch.nn.Linear(4, 4).bias
+        made = torch.nn.Module()
+        made.register_parameter("weight", torch.nn.Parameter(torch.empty(512, 128)))
+        made.register_parameter("none", None)
+    assert made.weight.untyped_storage().nbytes() == 4
+    assert (made.weight.shape, made.weight.dtype, made.none) == (torch.Size([512, 128]), torch.float32, None)
+    assert large.untyped_storage().nbytes() == 64 and small.untyped_storage().nbytes() == 16
+    full = torch.ones(512, 128)
+    made.weight.data = full
+    assert torch.equal(made.weight, full)
+    made.register_parameter("again", torch.nn.Parameter(torch.empty(512, 128)))
+    assert made.again.untyped_storage().nbytes() == 512 * 128 * 4, "it ends with the block"
+
+
+def test_a_model_lets_go_of_its_weights_before_others_come() -> None:
+    made, before = loaded()
+    tensors, attributes = state.read(made, before)
+    kept = {name: tensor.clone() for name, tensor in tensors.items()}
+    old = made[0].weight.untyped_storage().data_ptr()
+    changes = state.Changes.of(made, tensors, attributes)
+    changes.let_go()
+    assert made[0].weight.untyped_storage().nbytes() == 4 and made.head.weight is made[0].weight
+    assert made[1].projection is None
+    state.Changes.of(made, kept, attributes).apply()
+    assert torch.equal(made[0].weight, torch.full((8, 4), 1.5)) and made[0].weight.data_ptr() != old
+    assert torch.equal(made[1].projection, torch.full((2, 2), 3.5))
+
+
+def engine_config(**changed: Any) -> Any:
+    """The configuration of an engine, as far as the mirror is concerned."""
+    uva, prefetch = SimpleNamespace(cpu_offload_gb=0), SimpleNamespace(offload_group_size=0)
+    config = SimpleNamespace(
+        model_config=SimpleNamespace(enable_sleep_mode=False),
+        parallel_config=SimpleNamespace(enable_eplb=False),
+        weight_transfer_config=None,
+        offload_config=SimpleNamespace(uva=uva, prefetch=prefetch),
+    )
+    for path, value in changed.items():
+        *owners, name = path.split("__")
+        owner: Any = config
+        for each in owners:
+            owner = getattr(owner, each)
+        setattr(owner, name, value)
+    return config
+
+
+CPU = torch.device("cpu")
+
+
+def test_an_engine_is_on_the_mirror_where_it_reads_its_weights_only(mirror: Mirror) -> None:
+    assert device.mirror_of(engine_config(), CPU, None) == (None, None)
+    assert device.mirror_of(engine_config(), CPU, "simulated") == ("simulated", None)
+    for changed, expected in (
+        ({"model_config__enable_sleep_mode": True}, "sleep mode"),
+        ({"parallel_config__enable_eplb": True}, "EPLB"),
+        ({"weight_transfer_config": object()}, "trainer"),
+        ({"offload_config__uva__cpu_offload_gb": 1.5}, "host memory"),
+        ({"offload_config__prefetch__offload_group_size": 8}, "host memory"),
+    ):
+        found, reason = device.mirror_of(engine_config(**changed), CPU, "simulated")
+        assert found is None and reason is not None and expected in reason, changed
+
+
+def test_an_engine_without_a_mirror_has_the_reason(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, reason = device.mirror_of(engine_config(), CPU, "simulated")
+    assert found is None and reason is not None and str(store / "gpu") in reason
+    if torch.cuda.is_available():
+        pytest.skip("needs a torch that sees no GPU")
+    for where, chosen, expected in (("cuda", None, "TETRIS_GPU"), ("cuda", "simulated", "for engines on the CPU")):
+        found, reason = device.mirror_of(engine_config(), torch.device(where), chosen)
+        assert found is None and reason is not None and expected in reason
+    monkeypatch.setenv("TETRIS_GPU", "off")
+    found, reason = device.mirror_of(engine_config(), CPU, "simulated")
+    assert found is None and reason is not None and "TETRIS_GPU" in reason

@@ -1,4 +1,4 @@
-//! Loads from a file into device memory.
+//! Loads into device memory: of a file, and of memory that is in the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tetris_gpu_mirror::client::{ClientError, Wanted};
 use tetris_gpu_mirror::protocol::MAX_MODEL_OBJECTS;
-use tetris_store_layout::ObjectRef;
+use tetris_store_layout::{Dtype, ObjectRef, TensorId};
 
 use super::held::Held;
 use super::lease::Lease;
@@ -17,7 +17,8 @@ use super::{
     split, watch,
 };
 use crate::Agent;
-use crate::detached::DetachedTensor;
+use crate::detached::{DetachedTensor, Region};
+use crate::report::LoadReport;
 
 /// Maximum number of objects that one connection requests.
 const MOST: usize = MAX_MODEL_OBJECTS as usize;
@@ -47,34 +48,95 @@ impl Registry {
         options: &DeviceOptions,
         most: usize,
     ) -> Result<DeviceModel, DeviceError> {
-        let socket = socket(agent)?;
         // Checks for a mirror before anything is read. The load into the store may take long, and
         // the mirror does not keep an idle connection.
-        drop(connect(&socket, options.target, options.timeout)?);
-        options.check_wanted()?;
+        let socket = mirror(agent, options)?;
         // The mirror takes objects, of however small a file.
         let through_store = options.host.clone().with_min_shared_bytes(0);
         let host = agent.load_with(path, &through_store)?;
         let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let metadata = host.metadata().map(own).collect();
         let (tensors, report) = host.detach();
-        let objects = split::objects(&tensors, &report)?;
+        let lease = self.lease(socket, options, &tensors, &report, most)?;
+        let tensors = tensors.iter().map(|tensor| placed(tensor, &lease));
+        Ok(DeviceModel::new(tensors.collect(), metadata, report, lease))
+    }
+
+    /// Maps memory of the store in device memory: the objects of a layout, derived tensors or
+    /// published bytes. The tensors of the result are the bytes of `regions`, in this order, each
+    /// named after its object. Memory of the same object has the same address on the device.
+    ///
+    /// # Errors
+    /// [`DeviceError`] with the reason it is not in device memory; [`DeviceError::Private`] if some
+    /// of it is not in the store. The process then holds nothing.
+    pub fn load_regions(
+        &self,
+        agent: &Agent,
+        regions: &[Arc<Region>],
+        options: &DeviceOptions,
+    ) -> Result<DeviceModel, DeviceError> {
+        let socket = mirror(agent, options)?;
+        let tensors: Vec<_> = regions.iter().map(bytes_of).collect();
+        let report = LoadReport {
+            private_reason: Some("some of the bytes were never published".to_owned()),
+            ..LoadReport::default()
+        };
+        let lease = self.lease(socket, options, &tensors, &report, MOST)?;
+        let tensors = tensors.iter().map(|tensor| placed(tensor, &lease));
+        let report = LoadReport::default();
+        Ok(DeviceModel::new(
+            tensors.collect(),
+            Vec::new(),
+            report,
+            lease,
+        ))
+    }
+
+    /// A lease of the tensors' objects: one that this process has, or a new one.
+    fn lease(
+        &self,
+        socket: PathBuf,
+        options: &DeviceOptions,
+        tensors: &[DetachedTensor],
+        report: &LoadReport,
+        most: usize,
+    ) -> Result<Arc<Lease>, DeviceError> {
+        let objects = split::objects(tensors, report)?;
         let key = Key::new(&socket, &objects);
+        if let Some(known) = self.find(&key, options.target, options.keep) {
+            return Ok(known);
+        }
         let asked = Asked {
             socket,
             options,
             objects: &objects,
         };
-        let known = self.find(&key, options.target, options.keep);
-        let lease = if let Some(lease) = known {
-            lease
-        } else {
-            let wanted = split::wanted(&objects, &tensors, options, most);
-            let lease = asked.lease(&wanted, tensors.clone())?;
-            self.enter(key, lease, options.keep)
-        };
-        let tensors = tensors.iter().map(|tensor| placed(tensor, &lease));
-        Ok(DeviceModel::new(tensors.collect(), metadata, report, lease))
+        let wanted = split::wanted(&objects, tensors, options, most);
+        let lease = asked.lease(&wanted, tensors.to_vec())?;
+        Ok(self.enter(key, lease, options.keep))
+    }
+}
+
+/// The socket of a mirror that serves the requested device.
+fn mirror(agent: &Agent, options: &DeviceOptions) -> Result<PathBuf, DeviceError> {
+    let socket = socket(agent)?;
+    drop(connect(&socket, options.target, options.timeout)?);
+    options.check_wanted()?;
+    Ok(socket)
+}
+
+/// The whole memory of a region, as a tensor of bytes.
+fn bytes_of(region: &Arc<Region>) -> DetachedTensor {
+    let object = region.object();
+    DetachedTensor {
+        name: object.map(ObjectRef::file_name).unwrap_or_default(),
+        dtype: Dtype::U8,
+        shape: vec![region.len() as u64],
+        id: object.map(|object| TensorId(object.id.0)),
+        origin: region.origin(),
+        len: region.len(),
+        offset: 0,
+        region: (!region.is_empty()).then(|| Arc::clone(region)),
     }
 }
 

@@ -369,6 +369,23 @@ class DeviceRegistry:
             GpuUnavailableError: The mirror does not give the memory.
         """
 
+    def load_memories(
+        self,
+        agent: Agent,
+        memories: Sequence[Memory],
+        device: str,
+        *,
+        wait: float | None = None,
+        timeout: float | None = None,
+        keep: bool = False,
+    ) -> DeviceModel:
+        """Map memory of the store in device memory; see :func:`tetris.gpu.load_memories`.
+
+        Raises:
+            ValueError: `device` is none that there can be, or a time is negative.
+            GpuUnavailableError: The mirror does not give the memory.
+        """
+
     def release(self) -> int:
         """Give kept models back that nobody uses; return the bytes of device memory that are no longer mapped."""
 

@@ -21,10 +21,20 @@ from tetris._agent import agent
 from tetris._cuda_numbers import cuda_numbers
 from tetris._native import DeviceModel as DeviceModel
 from tetris._native import DeviceTensor as DeviceTensor
+from tetris._native import Memory
 from tetris._types import GpuDevice, GpuStatus
 from tetris.errors import GpuUnavailableError as GpuUnavailableError
 
-__all__ = ["DeviceModel", "DeviceTensor", "GpuUnavailableError", "devices", "load", "release", "status"]
+__all__ = [
+    "DeviceModel",
+    "DeviceTensor",
+    "GpuUnavailableError",
+    "devices",
+    "load",
+    "load_memories",
+    "release",
+    "status",
+]
 
 _registry = _native.DeviceRegistry()
 
@@ -70,6 +80,36 @@ def load(
             mirror.
     """
     return _registry.load(agent(), path, _name(device), order=order, wait=wait, timeout=timeout, keep=keep)
+
+
+def load_memories(
+    memories: Sequence[Memory],
+    device: str | int = "cuda:0",
+    *,
+    wait: float | None = None,
+    timeout: float | None = None,
+    keep: bool = False,
+) -> DeviceModel:
+    """Map memory of the store in device memory: published bytes, derived tensors, or the objects of a layout.
+
+    What is on the device already, as part of whatever model or layout, is not copied again.
+
+    Args:
+        memories: Bytes that are in the store, such as ``agent().publish`` returns. They need not live any longer once
+            the model has arrived.
+        device: As of :func:`load`.
+        wait: As of :func:`load`.
+        timeout: As of :func:`load`.
+        keep: As of :func:`load`.
+
+    Returns:
+        A tensor of bytes for each memory, in this order, named after its object. Those of one object have one address.
+
+    Raises:
+        ValueError: `device` is none that there can be, or a time is negative.
+        GpuUnavailableError: There is no mirror, or no room, or some memory is private.
+    """
+    return _registry.load_memories(agent(), memories, _name(device), wait=wait, timeout=timeout, keep=keep)
 
 
 def devices() -> list[GpuDevice]:

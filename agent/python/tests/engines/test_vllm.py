@@ -19,6 +19,7 @@ import tetris
 pytest.importorskip("vllm")
 
 from containers import VIEW, Image, Pod, readable, require_docker
+from gpu_mirror import MIB, Mirror, chunks, held_bytes
 from injected import fill_volume
 from mounts import mounted
 from process import Helper, mappings, objects, smaps
@@ -31,6 +32,8 @@ REPLICAS = 4
 HIDDEN, INNER, LAYERS, HEADS, VOCABULARY = 1024, 2816, 20, 16, 32000
 
 EAGER = {"enforce_eager": True}
+#: The engine runs on weights of a mirror without a GPU.
+ON_MIRROR = {**EAGER, "load_format": "tetris", "model_loader_extra_config": {"device": "simulated"}}
 
 #: Rounds in which two engines with weights of their own and one over the store generate in turns.
 ROUNDS = 9
@@ -531,3 +534,79 @@ def test_without_a_store_engines_load_as_vllm_does(tmp_path: Path) -> None:
     env = {"TETRIS_STORE": str(tmp_path / "none")}
     with Helper(PROGRAM, folder, json.dumps({**EAGER, "load_format": "tetris"}), env=env) as engine:
         assert engine.line(HANGS_S)["tokens"] == stock["tokens"]
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+def test_engines_on_a_mirror_run_on_its_copy(tmp_path: Path, store: Path, tied: bool) -> None:
+    folder = made(tmp_path / "one", layers=2, hidden=512, inner=1024, heads=8, tied=tied)
+    stock = of_stock(folder, EAGER)
+    other = shutil.copytree(folder, tmp_path / "other")
+    with ExitStack() as stack:
+        mirror = stack.enter_context(Mirror(store, device_bytes=512 * MIB))
+        engines, held, private = [], [], []
+        for each in (folder, other):
+            engines.append(stack.enter_context(Helper(PROGRAM, each, json.dumps(ON_MIRROR))))
+            said = engines[-1].line(HANGS_S)
+            assert (said["tokens"], said["warnings"]) == (stock["tokens"], [])
+            held.append(held_bytes())
+            private.append(said["anonymous"])
+        # Both map the same memory, which nothing can write to, and no other copy of the weights.
+        first, second = (chunks(engine.pid) for engine in engines)
+        assert first == second and set(first.values()) == {"r--s"}
+        assert held[0] == held[1] > sum(file.stat().st_size for file in folder.glob("*.safetensors")) * 0.95
+        assert not any(mappings(store, engine.pid) for engine in engines)
+        assert private[1] < stock["anonymous"] - 0.8 * held[1]
+        # What they have mapped is theirs to read without the mirror.
+        mirror.kill()
+        assert all(again(engine) > 0 for engine in engines)
+
+
+@pytest.mark.parametrize("device_bytes", [None, 8 * MIB], ids=["absent", "full"])
+def test_engines_whose_mirror_gives_nothing_have_weights_of_their_own(
+    tmp_path: Path, store: Path, device_bytes: int | None
+) -> None:
+    folder = made(tmp_path / "one", layers=2, hidden=512, inner=1024, heads=8)
+    stock = of_stock(folder, EAGER)
+    reason = "weights are not shared: " if device_bytes is None else "nothing is shared there: "
+    with ExitStack() as stack:
+        if device_bytes is not None:
+            stack.enter_context(Mirror(store, device_bytes=device_bytes))
+        # One that makes the weights, and one that finds them where the first has published them.
+        for _ in range(2):
+            with Helper(PROGRAM, folder, json.dumps(ON_MIRROR)) as engine:
+                said = engine.line(HANGS_S)
+                assert said["tokens"] == stock["tokens"]
+                assert [reason in warning for warning in said["warnings"]] == [True], said["warnings"]
+                assert not chunks(engine.pid) and not mappings(store, engine.pid)
+
+
+def test_a_mirror_serves_engines_that_can_only_read_the_store(tmp_path: Path, tmpfs: Path) -> None:
+    folder = made(tmp_path / "one", layers=2, hidden=512, inner=1024, heads=8)
+    stock = of_stock(folder, EAGER)
+    restricted = Restricted(tmpfs)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(Mirror(restricted.store, device_bytes=512 * MIB))
+            mapped = []
+            for _ in range(2):
+                engine = Helper(PROGRAM, folder, json.dumps(ON_MIRROR), env=restricted.env, within=restricted.within)
+                said = stack.enter_context(engine).line(HANGS_S)
+                assert (said["tokens"], said["warnings"]) == (stock["tokens"], [])
+                mapped.append(chunks(engine.pid))
+            assert mapped[0] == mapped[1] and mapped[0]
+    finally:
+        restricted.end()
+
+
+def test_a_store_to_read_that_nobody_publishes_to_leaves_weights_private(tmp_path: Path, tmpfs: Path) -> None:
+    folder = made(tmp_path / "one", layers=2, hidden=512, inner=1024, heads=8)
+    stock = of_stock(folder, EAGER)
+    restricted = Restricted(tmpfs)
+    restricted.end()
+    with Mirror(restricted.store, device_bytes=512 * MIB):
+        arguments = folder, json.dumps(ON_MIRROR)
+        with Helper(PROGRAM, *arguments, env=restricted.env, within=restricted.within) as engine:
+            said = engine.line(HANGS_S)
+            assert said["tokens"] == stock["tokens"]
+            assert ["is not shared: " in warning for warning in said["warnings"]] == [True], said["warnings"]
+            assert not chunks(engine.pid)

@@ -12,12 +12,14 @@ use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::protocol::Reason;
 use tetris_gpu_mirror::residency::{DeviceId, TenantId};
 use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig};
-use tetris_store_layout::{CreateOptions, Store};
+use tetris_store_layout::{CreateOptions, Dtype, Store};
 
-use crate::Agent;
+use crate::detached::Region;
 use crate::device::{
     DeviceError, DeviceModel, DeviceOptions, Numbering, Registry, Target, devices, split, status,
 };
+use crate::read_at::of_bytes;
+use crate::{Agent, LayoutKey, LayoutParts, LoadOptions, PlacedTensor, ShareError};
 
 const MIB: usize = 1 << 20;
 /// Far longer than any operation takes.
@@ -228,4 +230,80 @@ fn a_mirror_says_what_it_has() {
     }
     let error = devices(&Agent::without_store(), LONG, Numbering::IfInitialized).unwrap_err();
     assert!(matches!(error, DeviceError::NoStore { .. }), "{error}");
+}
+
+impl World {
+    /// The regions of a layout of two tensors of 1 MiB, filled with their numbers.
+    fn layout(&self) -> Vec<Arc<Region>> {
+        let build = || -> Result<LayoutParts, ShareError> {
+            let tensor = |number: u8, region| PlacedTensor {
+                name: name(number),
+                dtype: Dtype::U8,
+                shape: vec![MIB as u64],
+                strides: vec![1],
+                region: Some(region),
+                offset: 0,
+                alias: None,
+            };
+            let publish = |number: u8| {
+                let bytes = vec![number; MIB];
+                let read = of_bytes(&bytes);
+                self.agent
+                    .publish(MIB as u64, &read, &LoadOptions::default())
+            };
+            Ok(LayoutParts {
+                tensors: vec![tensor(1, publish(1)?), tensor(2, publish(2)?)],
+                ..LayoutParts::default()
+            })
+        };
+        let key = LayoutKey::new("fused", 1);
+        let layout = self.agent.layout(&key, &LoadOptions::default(), build);
+        let layout = layout.unwrap().unwrap();
+        let tensors = layout.parts().tensors.iter();
+        tensors.filter_map(|tensor| tensor.region.clone()).collect()
+    }
+}
+
+#[test]
+fn a_layout_has_its_objects_in_common_with_files() {
+    let world = World::new(64);
+    // Made, and then found.
+    for _ in 0..2 {
+        let regions = world.layout();
+        let registry = Registry::default();
+        let model = registry.load_regions(&world.agent, &regions, &simulated());
+        let model = model.unwrap();
+        for (tensor, number) in model.tensors().iter().zip(1..) {
+            assert!(tensor.wait(LONG).unwrap());
+            let mut bytes = vec![0; MIB];
+            tensor.read(&mut bytes).unwrap();
+            assert!(bytes == vec![number; MIB]);
+        }
+        assert_eq!(model.bytes(), 2 * MIB as u64);
+        let file = world.load(2..4, 100, &simulated()).unwrap();
+        check(&file);
+        let usage = world.server.usage(DeviceId(0)).unwrap();
+        assert_eq!(usage.live_bytes, 3 * MIB as u64, "one tensor is in both");
+        assert_eq!(world.leases(), 2);
+        drop((model, file));
+        world.nothing_is_held();
+    }
+}
+
+#[test]
+fn memory_outside_of_the_store_is_refused() {
+    let world = World::new(64);
+    let mut regions = world.layout();
+    regions.push(Arc::new(Region::zeroed(MIB).unwrap()));
+    let refused = world
+        .registry
+        .load_regions(&world.agent, &regions, &simulated());
+    match refused.unwrap_err() {
+        DeviceError::Private { bytes, reason } => {
+            assert_eq!(bytes, MIB as u64);
+            assert!(reason.contains("never published"), "{reason}");
+        }
+        other => panic!("{other}"),
+    }
+    world.nothing_is_held();
 }

@@ -8,6 +8,7 @@
 
 mod drivers;
 mod every_call;
+mod layouts;
 pub mod lifetimes;
 mod memory;
 mod options;

@@ -85,11 +85,16 @@ def open_mirrored(path: Any, device: str, order: Order = None) -> _native.Device
     except (GpuUnavailableError, OSError, RuntimeError, ImportError, AttributeError) as error:
         count_copied(path, device, error)
         return None
+    count_mirrored(path, model)
+    return model
+
+
+def count_mirrored(path: Any, model: _native.DeviceModel) -> None:
+    """Count a model that is mapped from the mirror."""
     with _lock:
         _loads.mirrored += 1
         _loads.mirrored_bytes += model.nbytes
-    logger.debug("%s is on %s: %d bytes", path, device, model.nbytes)
-    return model
+    logger.debug("%s is on %s: %d bytes", path, model.device, model.nbytes)
 
 
 def count_copied(path: Any, device: str, reason: object) -> None:

@@ -45,16 +45,21 @@ def as_device_torch(tensor: _native.DeviceTensor, mode: Mode, *, wait: bool = Tr
         tensor.wait(WAIT_S)
     if tensor.nbytes == 0:
         return torch.empty(shape, dtype=dtype, device=torch_device(tensor.device))
-    # Bytes, since torch takes fewer element types by DLPack than it has.
-    flat = torch.from_dlpack(tensor.unwaited_bytes())
-    storage = flat.untyped_storage()
+    storage = device_storage(tensor)
     strides = torch.empty(shape, device="meta").stride()
-    found = torch.empty(0, dtype=dtype, device=flat.device).set_(storage, 0, shape, strides)
+    found = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, 0, shape, strides)
+    return ReadOnlyTensor.of(found) if mode == "read_only" else found
+
+
+def device_storage(tensor: _native.DeviceTensor) -> torch.UntypedStorage:
+    """Return torch's storage over the bytes of a tensor, which it keeps. They may still be on their way."""
+    # Bytes, since torch takes fewer element types by DLPack than it has.
+    storage = torch.from_dlpack(tensor.unwaited_bytes()).untyped_storage()
     _made[storage.data_ptr()] = storage.nbytes()
     guard_optimizers()
-    if found.is_cuda:
+    if storage.device.type == "cuda":
         guard_captures()
-    return ReadOnlyTensor.of(found) if mode == "read_only" else found
+    return storage
 
 
 def has_made() -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tetris._agent import agent
+from tetris._device.names import SIMULATED
 
 if TYPE_CHECKING:
     from vllm.config import ModelConfig, VllmConfig
@@ -52,14 +53,24 @@ def sources(stock: DefaultModelLoader, model_config: ModelConfig) -> dict[str, s
     return {os.path.relpath(file, folder): agent().file_id(file) for file in files}
 
 
-def conditions(vllm_config: VllmConfig, model_config: ModelConfig) -> dict[str, str]:
-    """Return all that the weights depend on beside the files and torch."""
+def conditions(vllm_config: VllmConfig, model_config: ModelConfig, mirror: str | None = None) -> dict[str, str]:
+    """Return all that the weights depend on beside the files and torch.
+
+    Args:
+        vllm_config: The engine's configuration.
+        model_config: The model's.
+        mirror: The device of the GPU mirror's that the weights are for; `None` for host memory.
+    """
     import vllm
     from vllm import envs
 
     environment = {name: repr(value) for name, value in envs.compile_factors().items() if name not in _NOT_OF_KERNELS}
     environment |= {name: os.environ[name] for name in _OF_KERNELS if name in os.environ}
+    device = (
+        {} if mirror is None else {"device": _kind(mirror), "attention": _digest(_fields(vllm_config.attention_config))}
+    )
     return {
+        **device,
         "vllm": vllm.__version__,
         "processor": f"{torch.backends.cpu.get_cpu_capability()} {_digest(_processor_flags())}",
         "model": _digest(_model(model_config)),
@@ -96,6 +107,15 @@ def _place() -> str:
             continue
         places.append(f"{name} {group.rank_in_group} of {group.world_size}")
     return ", ".join(places)
+
+
+def _kind(mirror: str) -> str:
+    """Return the kind of a device, by which vLLM chooses kernels."""
+    if mirror == SIMULATED:
+        return SIMULATED
+    number = torch.device(mirror)
+    major, minor = torch.cuda.get_device_capability(number)
+    return f"{torch.cuda.get_device_name(number)}, capability {major}.{minor}, CUDA {torch.version.cuda}"
 
 
 def _processor_flags() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,8 +20,10 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 
 import tetris.torch
 from tetris._agent import agent
+from tetris._device.names import SIMULATED
 from tetris._log import logger
 from tetris._vllm import LOAD_FORMAT, key, state
+from tetris._vllm.device import hollow_parameters, mirror_of, written
 from tetris._vllm.memory import count_shared_pages_once, give_back
 from tetris._vllm.packed import packing
 
@@ -35,8 +37,11 @@ class TetrisModelLoader(BaseModelLoader):
     The first engine of the node loads as vLLM does, and publishes its final weights: fused, cast, repacked. All others
     map them. Whatever cannot be shared is loaded as vLLM does, and a warning says why.
 
-    `model_loader_extra_config` has `wait_seconds`, the longest wait for another engine that loads the same weights, and
-    what vLLM's own loader takes.
+    On a GPU, engines map them from the node's GPU mirror.
+
+    `model_loader_extra_config` has `wait_seconds`, the longest wait for another engine that loads the same weights;
+    `device`, which may be `"simulated"` for an engine on the CPU that is to run on a mirror without a GPU; and what
+    vLLM's own loader takes.
     """
 
     def __init__(self, load_config: LoadConfig) -> None:
@@ -48,6 +53,9 @@ class TetrisModelLoader(BaseModelLoader):
         self._wait: float | None = extra.pop("wait_seconds", None)
         if self._wait is not None and (not isinstance(self._wait, int | float) or self._wait < 0):
             raise ValueError(f"wait_seconds must be a number of seconds, got {self._wait!r}")
+        self._device: str | None = extra.pop("device", None)
+        if self._device not in (None, SIMULATED):
+            raise ValueError(f"device must be {SIMULATED!r} or absent, got {self._device!r}")
         self._stock = DefaultModelLoader(
             dataclasses.replace(load_config, load_format="auto", model_loader_extra_config=extra)
         )
@@ -58,22 +66,28 @@ class TetrisModelLoader(BaseModelLoader):
 
     def load_weights(self, model: torch.nn.Module, model_config: ModelConfig) -> None:
         """Load weights into a model that is there: they are this process's own then."""
+        # Nothing may write to the mirror's memory.
+        tetris.torch.private_(model)
         self._stock.load_weights(model, model_config)
 
     def load_model(self, vllm_config: VllmConfig, model_config: ModelConfig, prefix: str = "") -> torch.nn.Module:
         """Return a model over weights that the node has once."""
-        reason = _reason_against(vllm_config, model_config, self.load_config)
+        device = torch.device(self.load_config.device or vllm_config.device_config.device)
+        reason = _reason_against(vllm_config, model_config, device)
+        mirror = None
+        if reason is None:
+            mirror, reason = mirror_of(vllm_config, device, self._device)
         if reason is not None:
             logger.warning("vLLM's weights are not shared: %s", reason)
             return self._stock.load_model(vllm_config, model_config, prefix)
         begun = time.perf_counter()
-        load = _Load(self._stock, vllm_config, model_config, prefix)
+        load = _Load(self._stock, vllm_config, model_config, prefix, device, mirror)
         try:
             layout = tetris.torch.layout(
                 key.TRANSFORM,
                 load.build,
                 # Before the load, which changes the configuration.
-                conditions=key.conditions(vllm_config, model_config),
+                conditions=key.conditions(vllm_config, model_config, mirror),
                 sources=key.sources(self._stock, model_config),
                 version=key.VERSION,
                 wait=self._wait,
@@ -85,7 +99,7 @@ class TetrisModelLoader(BaseModelLoader):
             logger.warning("vLLM's weights are not shared: %s: %s", type(error).__name__, error)
         else:
             taken = time.perf_counter() - begun
-            logger.info("vLLM's weights are %s: %d tensors in %.2f s", layout.origin, len(layout.tensors), taken)
+            logger.info("vLLM's weights are %s: %d tensors in %.2f s", load.place(layout), len(layout.tensors), taken)
             return model
         # Here, where the error is gone, and with it what it held of a model.
         return load.private()
@@ -95,14 +109,24 @@ class _Load:
     """One load of a model: by vLLM's own loader, or over weights of a layout."""
 
     def __init__(
-        self, stock: DefaultModelLoader, vllm_config: VllmConfig, model_config: ModelConfig, prefix: str
+        self,
+        stock: DefaultModelLoader,
+        vllm_config: VllmConfig,
+        model_config: ModelConfig,
+        prefix: str,
+        device: torch.device,
+        mirror: str | None,
     ) -> None:
         self._stock = stock
         self._vllm_config = vllm_config
         self._model_config = model_config
         self._prefix = prefix
+        self._device = device
+        #: The device of the GPU mirror's where the weights are to be; `None` for host memory.
+        self._mirror = mirror
         #: The model that vLLM has loaded here, until others attach its weights.
         self.built: torch.nn.Module | None = None
+        self._is_copied = False
         #: The reason that vLLM could not load it, which is no matter of the store.
         self.error: Exception | None = None
         self._registered = _Registered(vllm_config)
@@ -124,22 +148,44 @@ class _Load:
             raise state.UnfitError("they are quantized while they are loaded")
         if hasattr(model, "process_weights_after_loading"):
             raise state.UnfitError(f"{type(model).__name__} makes more of its weights than its layers do")
-        return state.read(model, loader.before)
+        return state.read(model, loader.before, self._device.type)
 
     def attach(self, layout: Layout) -> torch.nn.Module:
         """Return the model over the tensors of a layout."""
-        if self.built is not None:
-            model = self.built
-            if layout.origin != "private":
-                changes = state.Changes.of(model, layout.tensors, layout.attributes)
-                self.built = None
-                changes.apply()
-                give_back()
-        else:
-            model = self._attached(layout)
-        if layout.origin != "private":
+        if layout.origin == "private" and self.built is not None:
+            return self.built
+        model = self._attached(layout) if self.built is None else self._exchanged(self.built, layout)
+        if self._device.type == "cpu":
             count_shared_pages_once()
         return model
+
+    def place(self, layout: Layout) -> str:
+        """Return where the weights of a layout are, for the log."""
+        if self._mirror is None or layout.origin == "private":
+            return layout.origin
+        return f"{layout.origin}, and {'copied to' if self._is_copied else 'mapped on'} {self._mirror}"
+
+    def _exchanged(self, model: torch.nn.Module, layout: Layout) -> torch.nn.Module:
+        """Return the model that was built, over the tensors of a layout in the place of its own."""
+        # Here, where the model is as vLLM has made it if they do not fit.
+        changes = state.Changes.of(model, layout.tensors, layout.attributes)
+        self.built = None
+        if self._mirror is not None:
+            # The device need not have room for the weights twice.
+            changes.let_go()
+            give_back()
+            changes = state.Changes.of(model, self._placed(layout), layout.attributes)
+        changes.apply()
+        give_back()
+        return model
+
+    def _placed(self, layout: Layout) -> dict[str, torch.Tensor]:
+        """Return the tensors of a layout where the engine is to have them."""
+        if self._mirror is None:
+            return layout.tensors
+        placed = layout.to(self._mirror, private=written(layout.tensors))
+        self._is_copied = placed.copied_reason is not None
+        return placed.tensors
 
     def private(self) -> torch.nn.Module:
         """Return the model that vLLM has loaded here; load it by vLLM's own loader if there is none."""
@@ -153,14 +199,13 @@ class _Load:
         return self._stock.load_model(self._vllm_config, self._model_config, self._prefix)
 
     def _attached(self, layout: Layout) -> torch.nn.Module:
-        device = torch.device(self._vllm_config.device_config.device)
         with set_default_torch_dtype(self._model_config.dtype):
-            with device:
-                # Its weights are memory that nobody has touched: they take no room.
+            # On the CPU its weights are memory that nobody has touched: they take no room.
+            with self._device, nullcontext() if self._mirror is None else hollow_parameters():
                 model = self._stock.create_model(self._vllm_config, self._model_config, self._prefix)
-            state.write(model, layout.tensors, layout.attributes)
+            state.write(model, self._placed(layout), layout.attributes)
             with _processed(model):
-                process_weights_after_loading(model, self._model_config, device)
+                process_weights_after_loading(model, self._model_config, self._device)
         return model.eval()
 
 
@@ -228,14 +273,13 @@ def _nothing(*_: Any) -> None:
     pass
 
 
-def _reason_against(vllm_config: VllmConfig, model_config: ModelConfig, load_config: LoadConfig) -> str | None:
+def _reason_against(vllm_config: VllmConfig, model_config: ModelConfig, device: torch.device) -> str | None:
     """Return why the weights of an engine cannot be shared, `None` if they can."""
     found = agent()
     if found.store is None:
         return found.unavailable
-    device = torch.device(load_config.device or vllm_config.device_config.device)
-    if device.type != "cpu":
-        return f"they are on the device {device.type!r}, and this loader shares those on the CPU"
+    if device.type not in ("cpu", "cuda"):
+        return f"they are on the device {device.type!r}, and this loader shares those on the CPU and on CUDA's GPUs"
     if model_config is not vllm_config.model_config:
         return "a draft model is loaded as vLLM does it"
     return None

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
 
 def count_shared_pages_once() -> None:
     """Have vLLM's CPU worker count each page that processes share in parts, and not in whole for each of them.
@@ -23,8 +25,10 @@ def count_shared_pages_once() -> None:
 
 
 def give_back() -> None:
-    """Give memory that is free back to the kernel: after a load as large as the model, and among what is in use."""
+    """Give free memory back to the kernel and the device: after a load as large as the model, among memory in use."""
     gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     # Only glibc keeps what is below a block that is in use.
     if trim is not None:

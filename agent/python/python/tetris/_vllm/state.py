@@ -50,8 +50,10 @@ class Before:
         return changes
 
 
-def read(model: torch.nn.Module, before: Before) -> tuple[dict[str, torch.Tensor], dict[str, bytes]]:
-    """Return the tensors of a loaded model, and their description.
+def read(
+    model: torch.nn.Module, before: Before, device: str = "cpu"
+) -> tuple[dict[str, torch.Tensor], dict[str, bytes]]:
+    """Return the tensors of a model that was loaded to a kind of device, and their description.
 
     Raises:
         UnfitError: The model holds state that other processes could not attach.
@@ -67,8 +69,8 @@ def read(model: torch.nn.Module, before: Before) -> tuple[dict[str, torch.Tensor
         "attributes": attributes,
     }
     for name, tensor in tensors.items():
-        if tensor.layout is not torch.strided or tensor.device.type != "cpu":
-            raise UnfitError(f"{name} is {tensor.layout} on {tensor.device}, not dense and on the CPU")
+        if tensor.layout is not torch.strided or tensor.device.type != device:
+            raise UnfitError(f"{name} is {tensor.layout} on {tensor.device}, not dense and on the device {device!r}")
     return tensors, {DESCRIPTION: json.dumps(description).encode()}
 
 
@@ -119,6 +121,14 @@ class Changes:
         #: Those that the loaded model had no more.
         self._gone = [self._owner(name) for name in names if name not in kept]
 
+    def let_go(self) -> None:
+        """Free the memory of what the changes will replace. Until then nothing may use the model."""
+        for parameter, _ in self._data:
+            hollow(parameter)
+        for module, leaf, _ in self._values:
+            if isinstance(module.__dict__.get(leaf), torch.Tensor | PackedLinear):
+                module.__dict__[leaf] = None
+
     def apply(self) -> None:
         """Make the changes."""
         for parameter, tensor in self._data:
@@ -140,6 +150,12 @@ class Changes:
     def _owner(self, name: str) -> tuple[torch.nn.Module, str]:
         module, _, leaf = name.rpartition(".")
         return self._modules[module], leaf
+
+
+def hollow(parameter: torch.nn.Parameter) -> None:
+    """Take the memory of a parameter: it keeps device, type and shape, and has one element in all places."""
+    if parameter.numel() > 0:
+        parameter.data = torch.empty((), dtype=parameter.dtype, device=parameter.device).expand(parameter.shape)
 
 
 def _named(
