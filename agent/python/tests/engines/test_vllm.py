@@ -608,5 +608,5 @@ def test_a_store_to_read_that_nobody_publishes_to_leaves_weights_private(tmp_pat
         with Helper(PROGRAM, *arguments, env=restricted.env, within=restricted.within) as engine:
             said = engine.line(HANGS_S)
             assert said["tokens"] == stock["tokens"]
-            assert ["is not shared: " in warning for warning in said["warnings"]] == [True], said["warnings"]
+            assert any("not shared: " in warning for warning in said["warnings"]), said["warnings"]
             assert not chunks(engine.pid)
