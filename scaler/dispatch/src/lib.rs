@@ -67,6 +67,7 @@
 mod capacity;
 mod choice;
 mod dispatcher;
+pub mod gpu;
 mod health;
 mod id;
 mod instance;
