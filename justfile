@@ -50,6 +50,10 @@ soak SECONDS='600':
 bench *ARGS:
     tests/bench {{ARGS}}
 
+# The evaluation of GPU-FaaS in the simulator: the paper's figures beside ours. `--format json` for all runs
+reproduce-gpu-faas *ARGS:
+    cargo run --release --locked -p tetris-scaler-simulator -- reproduce-gpu-faas {{ARGS}}
+
 # BENCHMARKS.md, the chart and the README's figures, from the figures in docs/benchmarks
 bench-report:
     tests/bench-report

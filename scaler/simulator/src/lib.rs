@@ -28,6 +28,7 @@ pub mod dispatch;
 mod engine;
 mod error;
 mod events;
+pub mod gpu;
 mod outcome;
 pub mod paper;
 mod platform;

@@ -59,7 +59,11 @@ fn hit_or_limit(
         }
         match place(now_us, pool, gpu, waiting.request.model) {
             Place::Run(found) => return Some((queue.take(at)?, found)),
-            Place::Local(busy) => move_to_local(queue, pool, at, busy)?,
+            Place::Local(busy) => {
+                move_to_local(queue, pool, at, busy)?;
+                // Requests of a lost GPU stand before others that were overtaken more often.
+                at = 0;
+            }
             Place::Nowhere => return None,
         }
     }
