@@ -110,6 +110,19 @@ impl DeviceMemory {
         self.used.saturating_add(bytes) <= self.capacity
     }
 
+    /// Number of bytes that the eviction of this model would free.
+    pub(crate) fn freed_by(&self, id: ModelId) -> u64 {
+        let Some(resident) = self.models.get(&id) else {
+            return 0;
+        };
+        let held = resident
+            .objects
+            .iter()
+            .filter_map(|&object| self.objects.get(&self.key(id, object)));
+        held.filter(|held| held.models == 1)
+            .fold(0, |sum: u64, held| sum.saturating_add(held.bytes))
+    }
+
     /// Adds a model that is being loaded, pinned. Calls `victim` for a model to evict until there
     /// is room. Objects that the model shares stay. Returns the evicted models, or nothing if
     /// `victim` found too few.

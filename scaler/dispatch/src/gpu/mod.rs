@@ -8,14 +8,16 @@
 //!
 //! **Guarantees.** No request is lost or given twice. A GPU executes one request at a time. No
 //! memory holds more than its capacity. A model stays while it is executed or copied from. Under
-//! LALBO3 no request is overtaken more often than the limit allows. Under LB no GPU is idle while a
-//! request waits. Property tests check all of them.
+//! LALBO3 and our policy no request is overtaken more often than the limit allows. Under LB no GPU is idle while a
+//! request waits. A refused request could not have been in time. Property tests check all of them.
 
 mod assignment;
+mod attainment;
 mod memory;
 mod model;
 mod policy;
 mod pool;
+mod popularity;
 mod queue;
 mod rejection;
 mod request;
@@ -24,7 +26,7 @@ mod topology;
 
 pub use assignment::{Assignment, Load};
 pub use model::{GpuModel, ModelId, ObjectId, Part};
-pub use policy::GpuPolicy;
+pub use policy::{GpuPolicy, SharingRules, TorporRules};
 pub use pool::Source;
 pub use rejection::GpuRejection;
 pub use request::GpuRequest;

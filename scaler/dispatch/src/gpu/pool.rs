@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+use super::attainment::Attainment;
 use super::memory::DeviceMemory;
 use super::model::{GpuModel, ModelId};
+use super::popularity::Popularity;
 use super::request::{GpuRequest, Waiting};
 use super::topology::{GpuId, Topology, transfer_us};
 
@@ -53,6 +55,8 @@ pub(crate) struct Pool {
     pub topology: Topology,
     pub models: Vec<GpuModel>,
     pub gpus: Vec<GpuState>,
+    pub attainment: Attainment,
+    pub popularity: Popularity,
 }
 
 impl Pool {
@@ -110,6 +114,15 @@ impl Pool {
         let rest = running.map_or(0, |one| one.until_us.saturating_sub(now_us));
         let queued = gpu.local.iter().map(|one| self.infer_us(&one.request));
         queued.fold(rest, u64::saturating_add)
+    }
+
+    /// Model that the GPU loads from the host.
+    pub(crate) fn loads_from_host(&self, gpu: GpuId) -> Option<ModelId> {
+        let running = self.gpu(gpu)?.running.as_ref()?;
+        match running.loading {
+            Some((Source::Host, _)) => Some(running.waited.request.model),
+            _ => None,
+        }
     }
 
     /// The fastest link from a GPU that has all bytes that this one lacks: origin, model there,

@@ -38,4 +38,9 @@ impl GlobalQueue {
         }
         Some(taken)
     }
+
+    /// Takes a request that is not dispatched; nobody is overtaken.
+    pub(crate) fn drop_at(&mut self, at: usize) -> Option<Waiting> {
+        self.waiting.remove(at)
+    }
 }

@@ -6,10 +6,12 @@ use crate::id::RequestId;
 use crate::outcome::Outcome;
 
 use super::assignment::{Assignment, Load};
+use super::attainment::Attainment;
 use super::memory::DeviceMemory;
 use super::model::{GpuModel, ModelId};
 use super::policy::GpuPolicy;
 use super::pool::{GpuState, Pool, Running, Source};
+use super::popularity::Popularity;
 use super::queue::GlobalQueue;
 use super::rejection::GpuRejection;
 use super::request::{GpuRequest, Waiting};
@@ -40,6 +42,8 @@ impl GpuScheduler {
                 gpus: gpus.collect(),
                 topology,
                 models,
+                attainment: Attainment::default(),
+                popularity: Popularity::default(),
             },
             policy,
             queue: GlobalQueue::default(),
@@ -68,6 +72,7 @@ impl GpuScheduler {
         if !self.known.insert(request.id) {
             return Err(GpuRejection::Known);
         }
+        self.pool.popularity.add(request.model.0 as usize);
         self.queue.push(request, 0);
         Ok(())
     }
@@ -76,6 +81,24 @@ impl GpuScheduler {
     pub fn dispatch(&mut self, now_us: u64) -> Option<Assignment> {
         let (waited, gpu) = self.policy.next(now_us, &mut self.queue, &mut self.pool)?;
         self.start(now_us, waited, gpu)
+    }
+
+    /// Takes a waiting request that cannot be in time even on a GPU that has its model, where the
+    /// policy refuses such requests. The owner calls this before it dispatches.
+    pub fn reject(&mut self, now_us: u64) -> Option<GpuRequest> {
+        if !self.policy.rejects_late() {
+            return None;
+        }
+        let at = self.queue.iter().position(|one| {
+            let soonest = now_us.saturating_add(self.pool.infer_us(&one.request));
+            one.request
+                .deadline_us
+                .is_some_and(|deadline| soonest > deadline)
+        })?;
+        let request = self.queue.drop_at(at)?.request;
+        self.known.remove(&request.id);
+        self.pool.attainment.add(request.function, false);
+        Some(request)
     }
 
     fn start(&mut self, now_us: u64, waited: Waiting, gpu: GpuId) -> Option<Assignment> {
@@ -89,6 +112,10 @@ impl GpuScheduler {
             };
             Some(load)
         };
+        let moves = self.policy.moves_when_full()
+            && load
+                .as_ref()
+                .is_some_and(|(load, _)| !load.evicted.is_empty());
         let model = self.pool.model(id)?;
         let service_us = match &load {
             None => model.infer_us,
@@ -106,7 +133,7 @@ impl GpuScheduler {
             waited,
             until_us: now_us.saturating_add(service_us),
             loading: load.as_ref().map(|(load, from)| (load.source, *from)),
-            moves: false,
+            moves,
         });
         Some(Assignment {
             request: waited.request,
@@ -123,7 +150,7 @@ impl GpuScheduler {
             .then(|| self.pool.peer_source(gpu, id));
         let peer = peer.flatten();
         let elsewhere = self.pool.holders(id).next().is_some();
-        let victims = self.policy.victims(&self.pool, gpu);
+        let victims = self.policy.victims(&self.queue, &self.pool, gpu);
         let model = self.pool.models.get(id.0 as usize)?;
         let state = self.pool.gpus.get_mut(gpu.0 as usize)?;
         let bytes = state.memory.missing_bytes(id, model);
@@ -192,6 +219,12 @@ impl GpuScheduler {
             self.loaded(gpu);
         }
         let running = self.stop(now_us, gpu)?;
+        let request = running.waited.request;
+        let late = request
+            .deadline_us
+            .is_some_and(|deadline| now_us > deadline);
+        let in_time = outcome == Outcome::Served && !late;
+        self.pool.attainment.add(request.function, in_time);
         self.known.remove(&running.waited.request.id);
         Some(gpu)
     }

@@ -2,12 +2,17 @@
 
 pub(crate) mod load_balancing;
 pub(crate) mod locality;
+pub(crate) mod sharing;
+pub(crate) mod torpor;
 
 use super::model::ModelId;
 use super::pool::Pool;
 use super::queue::GlobalQueue;
 use super::request::Waiting;
 use super::topology::GpuId;
+
+pub use sharing::SharingRules;
+pub use torpor::TorporRules;
 
 /// Policy of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +25,10 @@ pub enum GpuPolicy {
         /// Number of times that a waiting request may be overtaken.
         overtaking_limit: u32,
     },
+    /// Torpor (5.2 to 5.4), or with simpler parts.
+    Torpor(TorporRules),
+    /// Our own: shared parts are loaded once, and locality, slack and bandwidth decide together.
+    Sharing(SharingRules),
 }
 
 impl GpuPolicy {
@@ -35,13 +44,30 @@ impl GpuPolicy {
     /// True if models of equal content have one copy in a GPU's memory.
     pub(crate) const fn shares(&self) -> bool {
         match self {
-            Self::LoadBalancing | Self::LocalityAware { .. } => false,
+            Self::Sharing(_) => true,
+            Self::LoadBalancing | Self::LocalityAware { .. } | Self::Torpor(_) => false,
         }
     }
 
     /// True if models are copied from one GPU to another.
     pub(crate) const fn copies_between_gpus(&self) -> bool {
         match self {
+            Self::Sharing(_) => true,
+            Self::Torpor(rules) => rules.avoids_interference,
+            Self::LoadBalancing | Self::LocalityAware { .. } => false,
+        }
+    }
+
+    /// True if a copy from another GPU leaves no replica behind where memory is full.
+    pub(crate) const fn moves_when_full(&self) -> bool {
+        matches!(self, Self::Torpor(rules) if rules.evicts_light_first)
+    }
+
+    /// True if requests that cannot be in time are refused.
+    pub(crate) const fn rejects_late(&self) -> bool {
+        match self {
+            Self::Torpor(rules) => rules.rejects_late,
+            Self::Sharing(rules) => rules.rejects_late,
             Self::LoadBalancing | Self::LocalityAware { .. } => false,
         }
     }
@@ -58,15 +84,19 @@ impl GpuPolicy {
             Self::LocalityAware { overtaking_limit } => {
                 locality::next(now_us, queue, pool, *overtaking_limit)
             }
+            Self::Torpor(rules) => torpor::next(queue, pool, *rules),
+            Self::Sharing(rules) => sharing::next(now_us, queue, pool, *rules),
         }
     }
 
     /// Models of the GPU that may go, in the order in which they go.
-    pub(crate) fn victims(&self, pool: &Pool, gpu: GpuId) -> Vec<ModelId> {
+    pub(crate) fn victims(&self, queue: &GlobalQueue, pool: &Pool, gpu: GpuId) -> Vec<ModelId> {
         match self {
             Self::LoadBalancing | Self::LocalityAware { .. } => {
                 evictable_by(pool, gpu, |_, used_us| used_us)
             }
+            Self::Torpor(rules) => torpor::victims(pool, gpu, *rules),
+            Self::Sharing(_) => sharing::victims(queue, pool, gpu),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tetris_scaler_dispatch::Outcome;
-use tetris_scaler_dispatch::gpu::{GpuId, GpuModel, GpuPolicy};
+use tetris_scaler_dispatch::gpu::{GpuId, GpuModel, GpuPolicy, SharingRules, TorporRules};
 
 use super::world::{MS, World, model, topology};
 
@@ -52,6 +52,23 @@ fn policies() -> Vec<GpuPolicy> {
             overtaking_limit: 3,
         },
         GpuPolicy::LALBO3,
+        GpuPolicy::Torpor(TorporRules::default()),
+        GpuPolicy::Torpor(TorporRules {
+            rejects_late: true,
+            ..TorporRules::default()
+        }),
+        GpuPolicy::Torpor(TorporRules {
+            by_required_count: false,
+            avoids_interference: false,
+            evicts_light_first: false,
+            ..TorporRules::default()
+        }),
+        GpuPolicy::Sharing(SharingRules::default()),
+        GpuPolicy::Sharing(SharingRules {
+            overtaking_limit: 2,
+            rejects_late: false,
+            ..SharingRules::default()
+        }),
     ]
 }
 
@@ -76,12 +93,14 @@ fn drain(world: &mut World) {
     }
     while !world.waiting.is_empty() || !world.running.is_empty() {
         let before = world.served.len();
+        world.reject();
         world.dispatch();
         world.now_us += 50 * MS;
         for gpu in 0..GPUS {
             world.complete(GpuId(gpu), Outcome::Served);
         }
-        assert!(world.served.len() > before, "{:?} is stuck", world.policy);
+        let ended = world.served.len() > before || world.waiting.is_empty();
+        assert!(ended, "{:?} is stuck", world.policy);
     }
 }
 
@@ -92,21 +111,26 @@ proptest! {
             let mut world = World::new(policy, topology(GPUS, 1_000), models());
             for event in &events {
                 happens(&mut world, event);
+                world.reject();
                 world.dispatch();
             }
             drain(&mut world);
-            prop_assert_eq!(world.served.len() as u64, world.offered());
+            let ended = world.served.len() + world.refused;
+            prop_assert_eq!(ended as u64, world.offered());
         }
     }
 
     #[test]
     fn no_request_is_overtaken_more_often_than_the_limit(events in events(), limit in 0..6_u32) {
-        let policy = GpuPolicy::LocalityAware { overtaking_limit: limit };
-        let mut world = World::new(policy, topology(GPUS, 1_000), models());
-        for event in &events {
-            happens(&mut world, event);
-            world.dispatch();
-            prop_assert!(world.scheduler.most_overtaken() <= limit);
+        let ours = SharingRules { overtaking_limit: limit, ..SharingRules::default() };
+        let lalbo3 = GpuPolicy::LocalityAware { overtaking_limit: limit };
+        for policy in [lalbo3, GpuPolicy::Sharing(ours)] {
+            let mut world = World::new(policy, topology(GPUS, 1_000), models());
+            for event in &events {
+                happens(&mut world, event);
+                world.dispatch();
+                prop_assert!(world.scheduler.most_overtaken() <= limit);
+            }
         }
     }
 

@@ -56,6 +56,7 @@ pub struct World {
     pub lost: BTreeSet<GpuId>,
     pub waiting: BTreeSet<RequestId>,
     pub served: BTreeSet<RequestId>,
+    pub refused: usize,
     next: u64,
 }
 
@@ -70,6 +71,7 @@ impl World {
             lost: BTreeSet::new(),
             waiting: BTreeSet::new(),
             served: BTreeSet::new(),
+            refused: 0,
             next: 0,
         }
     }
@@ -103,6 +105,15 @@ impl World {
         }
         self.check();
         given
+    }
+
+    /// Takes what the policy refuses; none of it could have been in time.
+    pub fn reject(&mut self) {
+        while let Some(request) = self.scheduler.reject(self.now_us) {
+            assert!(self.waiting.remove(&request.id));
+            assert!(request.deadline_us.unwrap() < self.now_us + 10 * MS);
+            self.refused += 1;
+        }
     }
 
     pub fn loaded(&mut self, gpu: GpuId) {
