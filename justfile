@@ -54,6 +54,10 @@ bench *ARGS:
 reproduce-gpu-faas *ARGS:
     cargo run --release --locked -p tetris-scaler-simulator -- reproduce-gpu-faas {{ARGS}}
 
+# The evaluation of Torpor in the simulator, and families of models that share a base
+reproduce-torpor *ARGS:
+    cargo run --release --locked -p tetris-scaler-simulator -- reproduce-torpor {{ARGS}}
+
 # BENCHMARKS.md, the chart and the README's figures, from the figures in docs/benchmarks
 bench-report:
     tests/bench-report

@@ -6,15 +6,18 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use tetris_scaler_simulator::gpu::gpu_faas::{self, FaasGrid, Popularity};
+use tetris_scaler_simulator::gpu::torpor::{self, TorporGrid};
 use tetris_simulation::ReportFormat;
 
-use super::gpu_faas_text;
+use super::{gpu_faas_text, torpor_text};
 
 /// A paper to repeat.
 #[derive(Debug, Subcommand)]
 pub enum Reproduce {
     /// Repeat the evaluation of GPU-FaaS: LB, LALB and LALBO3 on 12 GPUs
     ReproduceGpuFaas(GpuFaasArgs),
+    /// Repeat the evaluation of Torpor, and families of models that share a base
+    ReproduceTorpor(TorporArgs),
 }
 
 /// Arguments of `reproduce-gpu-faas`.
@@ -32,6 +35,23 @@ pub struct GpuFaasArgs {
     /// Popularity of functions
     #[arg(long, value_enum, default_value_t = PopularityName::Uniform)]
     popularity: PopularityName,
+    /// Format of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
+}
+
+/// Arguments of `reproduce-torpor`.
+#[derive(Debug, Args)]
+pub struct TorporArgs {
+    /// Length of each run in seconds
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=100_000))]
+    seconds: u64,
+    /// Memory of a GPU for models, in megabytes
+    #[arg(long, value_name = "MB", default_value_t = 28_000, value_parser = clap::value_parser!(u64).range(2_000..=1_000_000))]
+    memory_mb: u64,
+    /// Seed of rates and arrivals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Format of the report
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     format: ReportFormat,
@@ -69,6 +89,14 @@ impl Reproduce {
                     ..FaasGrid::default()
                 });
                 print(args.format, &report, gpu_faas_text::report)
+            }
+            Self::ReproduceTorpor(args) => {
+                let report = torpor::reproduce(TorporGrid {
+                    seconds: args.seconds,
+                    memory_mb: args.memory_mb,
+                    seed: args.seed,
+                });
+                print(args.format, &report, torpor_text::report)
             }
         }
     }

@@ -81,11 +81,14 @@ impl Engine<'_> {
                         {
                             let id = run.assignment.request.id;
                             self.scheduler.complete(now_us, id, Outcome::Served);
-                            records.add(Record::served(&run.assignment, now_us));
+                            records.add(Record::served(&run.assignment, run.given_us, now_us));
                             records.busy(gpu, now_us - run.given_us);
                         }
                     }
                 }
+            }
+            while let Some(refused) = self.scheduler.reject(now_us) {
+                records.add(Record::refused(&refused));
             }
             while let Some(assignment) = self.scheduler.dispatch(now_us) {
                 let gpu = assignment.gpu;

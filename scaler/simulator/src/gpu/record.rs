@@ -13,6 +13,8 @@ pub struct Record {
     pub deadline_us: Option<u64>,
     /// Time from the arrival to the result, in microseconds; nothing for a refused request.
     pub latency_us: Option<u64>,
+    /// Time from the dispatch to the result, in microseconds.
+    pub service_us: u64,
     /// True if the model had to be loaded.
     pub missed: bool,
     /// True if the model had to be loaded while another GPU had it.
@@ -20,11 +22,12 @@ pub struct Record {
 }
 
 impl Record {
-    pub(super) fn served(assignment: &Assignment, now_us: u64) -> Self {
+    pub(super) fn served(assignment: &Assignment, given_us: u64, now_us: u64) -> Self {
         let request = &assignment.request;
         let load = assignment.load.as_ref();
         Self {
             latency_us: Some(now_us - request.arrived_us),
+            service_us: now_us - given_us,
             missed: load.is_some(),
             false_miss: load.is_some_and(|load| load.elsewhere),
             ..Self::refused(request)
@@ -37,6 +40,7 @@ impl Record {
             arrived_us: request.arrived_us,
             deadline_us: request.deadline_us,
             latency_us: None,
+            service_us: 0,
             missed: false,
             false_miss: false,
         }

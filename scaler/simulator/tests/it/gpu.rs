@@ -3,8 +3,9 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use tetris_scaler_dispatch::gpu::GpuPolicy;
+use tetris_scaler_dispatch::gpu::{GpuPolicy, SharingRules};
 use tetris_scaler_simulator::gpu::gpu_faas::{FaasOutcome, FaasSetting, Popularity, simulate};
+use tetris_scaler_simulator::gpu::torpor::{self, NodeSetting, TorporGrid, Variant};
 
 fn setting(working_set: u32, seed: u64) -> FaasSetting {
     FaasSetting {
@@ -74,7 +75,7 @@ fn the_reproduction_of_gpu_faas_has_the_papers_figures_beside_its_own() {
     let report: Value = serde_json::from_slice(&json.stdout).unwrap();
     let count = |name: &str| report[name].as_array().unwrap().len();
     assert_eq!((count("claims"), count("limits")), (16, 10));
-    assert!(count("runs") >= 9 && count("sweep") >= 3 * 4 * 9);
+    assert_eq!((count("runs"), count("sweep")), (12, 3 * 4 * 12));
     assert_eq!(report["claims"][0]["paper"], -9774);
 }
 
@@ -82,4 +83,75 @@ fn the_reproduction_of_gpu_faas_has_the_papers_figures_beside_its_own() {
 fn a_reproduction_takes_no_argument_of_the_comparison() {
     let output = command(&["--nodes", "9", "reproduce-gpu-faas"]);
     assert!(!output.status.success());
+}
+
+#[test]
+fn ours_has_less_latency_than_the_policies_of_gpu_faas() {
+    for working_set in [15, 25, 35] {
+        let ours = GpuPolicy::Sharing(SharingRules::default());
+        let ours = simulate(&setting(working_set, 1), ours);
+        let [_, lalb, o3] = outcomes(working_set);
+        let best = lalb.mean_latency_us.min(o3.mean_latency_us);
+        assert!(ours.mean_latency_us < best, "{ours:?} {lalb:?} {o3:?}");
+    }
+}
+
+fn node(functions: u32, shared_permille: u64) -> NodeSetting {
+    let grid = TorporGrid {
+        seconds: 30,
+        memory_mb: 8_000,
+        ..TorporGrid::default()
+    };
+    NodeSetting {
+        functions,
+        shared_permille,
+        ..grid.node()
+    }
+}
+
+#[test]
+fn late_binding_runs_functions_for_which_containers_have_no_room() {
+    let setting = node(160, 0);
+    let [native, torpor, ours] = [Variant::Native, Variant::Torpor, Variant::Sharing]
+        .map(|variant| torpor::simulate(&setting, variant));
+    assert_eq!(
+        (torpor.executed, ours.executed),
+        (torpor.functions, ours.functions)
+    );
+    assert!(native.executed < 80, "{native:?}");
+    assert!(torpor.compliant > native.compliant, "{torpor:?}");
+}
+
+#[test]
+fn a_family_moves_only_what_its_members_do_not_share() {
+    let bytes = |shared| torpor::simulate(&node(160, shared), Variant::Sharing).host_bytes;
+    assert!(bytes(900) * 3 < bytes(0));
+    let whole = |shared| torpor::simulate(&node(160, shared), Variant::Torpor).host_bytes;
+    assert_eq!(whole(900), whole(0));
+}
+
+#[test]
+fn the_reproduction_of_torpor_has_every_figure() {
+    let small = ["reproduce-torpor", "--seconds", "10"];
+    let text = String::from_utf8(command(&small).stdout).unwrap();
+    for part in [
+        "Torpor-Random",
+        "SimpleSwap",
+        "NonSwap",
+        "families",
+        "own switches",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    let json = command(&[&small[..], &["--format", "json"]].concat());
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let runs = report["runs"].as_array().unwrap();
+    for figure in [
+        "8", "9", "10", "11", "12", "14", "families", "memory", "links",
+    ] {
+        assert!(
+            runs.iter().any(|run| run["experiment"] == figure),
+            "{figure}"
+        );
+    }
 }

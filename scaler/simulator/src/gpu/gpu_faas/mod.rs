@@ -11,7 +11,7 @@ mod outcome;
 mod workload;
 
 use serde::Serialize;
-use tetris_scaler_dispatch::gpu::{GpuPolicy, GpuScheduler, ModelId};
+use tetris_scaler_dispatch::gpu::{GpuPolicy, GpuScheduler, ModelId, SharingRules};
 
 use super::engine::Engine;
 use claims::{COPIES, FALSE_MISSES, LATENCY, MISSES, Named, VARIANCE, change};
@@ -91,6 +91,10 @@ fn policies() -> Vec<(String, GpuPolicy)> {
         ("LB".to_owned(), GpuPolicy::LoadBalancing),
         ("LALB".to_owned(), GpuPolicy::LALB),
         ("LALBO3".to_owned(), GpuPolicy::LALBO3),
+        (
+            "sharing".to_owned(),
+            GpuPolicy::Sharing(SharingRules::default()),
+        ),
     ]
 }
 
