@@ -50,6 +50,14 @@ soak SECONDS='600':
 bench *ARGS:
     tests/bench {{ARGS}}
 
+# The evaluation of GPU-FaaS in the simulator: the paper's figures beside ours. `--format json` for all runs
+reproduce-gpu-faas *ARGS:
+    cargo run --release --locked -p tetris-scaler-simulator -- reproduce-gpu-faas {{ARGS}}
+
+# The evaluation of Torpor in the simulator, and families of models that share a base
+reproduce-torpor *ARGS:
+    cargo run --release --locked -p tetris-scaler-simulator -- reproduce-torpor {{ARGS}}
+
 # BENCHMARKS.md, the chart and the README's figures, from the figures in docs/benchmarks
 bench-report:
     tests/bench-report

@@ -58,6 +58,11 @@ impl<W> Events<W> {
         }));
     }
 
+    /// Time of the next event.
+    pub(crate) fn next_us(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse(event)| event.at_us)
+    }
+
     pub(crate) fn pop(&mut self) -> Option<(u64, W)> {
         self.heap
             .pop()

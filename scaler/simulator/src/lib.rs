@@ -5,7 +5,7 @@
 //! tensor stores ([`cluster`]). [`simulate`] runs one policy on one [`Scenario`]. [`compare()`]
 //! runs all policies on the four applications of the paper, [`sweep`] varies every invented input,
 //! and [`paper`] has the paper's own figures for comparison. [`dispatch`] compares rules by which requests
-//! go to instances.
+//! go to instances, and [`gpu`] policies of requests to GPUs.
 //!
 //! **Guarantees.** All arithmetic is in integers, and the only clock is the caller's: the same
 //! scenario has the same outcome everywhere. [`catalog`], [`trace`], [`Platform`] and [`paper`]
@@ -28,6 +28,7 @@ pub mod dispatch;
 mod engine;
 mod error;
 mod events;
+pub mod gpu;
 mod outcome;
 pub mod paper;
 mod platform;

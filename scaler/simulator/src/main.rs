@@ -14,6 +14,9 @@ use cli::{Args, dispatch_html, dispatch_text, html, sweep_html, sweep_text, text
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if let Some(reproduce) = &args.reproduce {
+        return reproduce.run();
+    }
     if args.dispatch {
         let found = compare_dispatch(args.dispatch_grid()).context("simulating")?;
         return args

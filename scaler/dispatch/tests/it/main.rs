@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod early_rejection;
+mod gpu;
 mod health;
 mod invariants;
 mod shares;

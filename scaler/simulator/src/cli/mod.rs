@@ -2,10 +2,13 @@
 
 pub mod dispatch_html;
 pub mod dispatch_text;
+pub mod gpu_faas_text;
 pub mod html;
+pub mod reproduce;
 pub mod sweep_html;
 pub mod sweep_text;
 pub mod text;
+pub mod torpor_text;
 
 use clap::Parser;
 use tetris_scaler_core::Rate;
@@ -13,6 +16,8 @@ use tetris_scaler_simulator::cluster::MAX_NODES;
 use tetris_scaler_simulator::dispatch::{DispatchGrid, MAX_REQUESTS};
 use tetris_scaler_simulator::{Grid, MAX_SECONDS, Policy};
 use tetris_simulation::{ReportArgs, TraceKind};
+
+use reproduce::Reproduce;
 
 /// Arguments that say nothing about rules of dispatch.
 const SCALING: [&str; 9] = [
@@ -30,8 +35,15 @@ const SCALING: [&str; 9] = [
 /// Simulates policies that scale the four applications of the Tetris paper, on generated request
 /// traces.
 #[derive(Debug, Parser)]
-#[command(name = "scaler-simulate", version)]
+#[command(
+    name = "scaler-simulate",
+    version,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Args {
+    /// A paper to repeat instead.
+    #[command(subcommand)]
+    pub reproduce: Option<Reproduce>,
     /// Number of nodes; two in eight have 80 CPUs and 256 GB, the others 32 CPUs and 128 GB
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES as u64))]
     nodes: u64,

@@ -8,7 +8,7 @@
 mod case;
 mod gateway;
 mod outcome;
-mod poisson;
+pub(crate) mod poisson;
 mod proxy;
 mod request;
 mod rule;

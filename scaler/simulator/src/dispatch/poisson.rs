@@ -12,14 +12,14 @@ const PS: u128 = 1_000_000;
 /// techniques used in connection with random digits", 1951): no logarithm, so they are the same on
 /// every machine.
 #[derive(Clone, Debug)]
-pub(super) struct Poisson {
+pub(crate) struct Poisson {
     mean_ps: u128,
     at_ps: u128,
     rng: Rng,
 }
 
 impl Poisson {
-    pub(super) fn new(rate: Rate, rng: Rng) -> Self {
+    pub(crate) fn new(rate: Rate, rng: Rng) -> Self {
         Self {
             mean_ps: PS * 1_000_000_000_000 / u128::from(rate.micro_rps().max(1)),
             at_ps: 0,

@@ -3,6 +3,7 @@
 mod against_dts;
 mod cli;
 mod dispatch;
+mod gpu;
 mod policies;
 mod simulation;
 mod sweep;

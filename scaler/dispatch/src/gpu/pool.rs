@@ -1,0 +1,140 @@
+//! Facts about GPUs that all policies share.
+
+use std::collections::VecDeque;
+
+use super::attainment::Attainment;
+use super::memory::DeviceMemory;
+use super::model::{GpuModel, ModelId};
+use super::popularity::Popularity;
+use super::request::{GpuRequest, Waiting};
+use super::topology::{GpuId, Topology, transfer_us};
+
+/// Origin of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The host's memory, through the switch of the GPU.
+    Host,
+    /// The memory of another GPU, through their link.
+    Gpu(GpuId),
+}
+
+/// The request that a GPU executes.
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    pub waited: Waiting,
+    /// Estimated time of the result.
+    pub until_us: u64,
+    /// Origin of the load that has not ended, and the model there that must stay.
+    pub loading: Option<(Source, ModelId)>,
+    /// True if the origin is dropped when the load has ended.
+    pub moves: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct GpuState {
+    pub memory: DeviceMemory,
+    pub running: Option<Running>,
+    /// Requests that wait for this GPU.
+    pub local: VecDeque<Waiting>,
+    /// False while the executor of the GPU is lost.
+    pub available: bool,
+    /// Number of requests that were dispatched to the GPU.
+    pub given: u64,
+    /// Time since which nothing runs.
+    pub idle_since_us: u64,
+}
+
+impl GpuState {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.available && self.running.is_none()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    pub topology: Topology,
+    pub models: Vec<GpuModel>,
+    pub gpus: Vec<GpuState>,
+    pub attainment: Attainment,
+    pub popularity: Popularity,
+}
+
+impl Pool {
+    pub(crate) fn gpu(&self, id: GpuId) -> Option<&GpuState> {
+        self.gpus.get(id.0 as usize)
+    }
+
+    pub(crate) fn gpu_mut(&mut self, id: GpuId) -> Option<&mut GpuState> {
+        self.gpus.get_mut(id.0 as usize)
+    }
+
+    pub(crate) fn model(&self, id: ModelId) -> Option<&GpuModel> {
+        self.models.get(id.0 as usize)
+    }
+
+    /// GPUs that can take a request now.
+    pub(crate) fn idle(&self) -> impl Iterator<Item = (GpuId, &GpuState)> {
+        let all = self.topology.ids().zip(&self.gpus);
+        all.filter(|(_, gpu)| gpu.is_idle())
+    }
+
+    /// GPUs that have the model.
+    pub(crate) fn holders(&self, model: ModelId) -> impl Iterator<Item = (GpuId, &GpuState)> {
+        let all = self.topology.ids().zip(&self.gpus);
+        all.filter(move |(_, gpu)| gpu.available && gpu.memory.resident(model).is_some())
+    }
+
+    pub(crate) fn has(&self, gpu: GpuId, model: ModelId) -> bool {
+        self.gpu(gpu)
+            .is_some_and(|one| one.memory.resident(model).is_some())
+    }
+
+    pub(crate) fn can_hold(&self, gpu: GpuId, id: ModelId) -> bool {
+        let memory = self.gpu(gpu).map(|one| &one.memory);
+        memory
+            .zip(self.model(id))
+            .is_some_and(|(memory, model)| memory.can_hold(id, model))
+    }
+
+    pub(crate) fn infer_us(&self, request: &GpuRequest) -> u64 {
+        self.model(request.model).map_or(0, |model| model.infer_us)
+    }
+
+    /// Time to load the whole model from the host with nothing beside it, as profiled.
+    pub(crate) fn profiled_load_us(&self, id: ModelId) -> u64 {
+        self.model(id).map_or(0, |model| {
+            let transfer = transfer_us(model.bytes(), self.topology.host_bytes_per_s);
+            model.setup_us.saturating_add(transfer)
+        })
+    }
+
+    /// Estimated time until the GPU has served its requests, local queue included.
+    pub(crate) fn busy_us(&self, now_us: u64, gpu: &GpuState) -> u64 {
+        let running = gpu.running.as_ref();
+        let rest = running.map_or(0, |one| one.until_us.saturating_sub(now_us));
+        let queued = gpu.local.iter().map(|one| self.infer_us(&one.request));
+        queued.fold(rest, u64::saturating_add)
+    }
+
+    /// Model that the GPU loads from the host.
+    pub(crate) fn loads_from_host(&self, gpu: GpuId) -> Option<ModelId> {
+        let running = self.gpu(gpu)?.running.as_ref()?;
+        match running.loading {
+            Some((Source::Host, _)) => Some(running.waited.request.model),
+            _ => None,
+        }
+    }
+
+    /// The fastest link from a GPU that has all bytes that this one lacks: origin, model there,
+    /// bytes per second.
+    pub(crate) fn peer_source(&self, gpu: GpuId, id: ModelId) -> Option<(GpuId, ModelId, u64)> {
+        let (own, model) = (self.gpu(gpu)?, self.model(id)?);
+        let found = self.topology.ids().filter_map(|other| {
+            let speed = *self.topology.peers.get(&(other, gpu))?;
+            let there = self.gpu(other).filter(|one| one.available)?;
+            let source = there.memory.source_for(id, model, &own.memory)?;
+            Some((other, source, speed))
+        });
+        found.max_by_key(|&(other, _, speed)| (speed, std::cmp::Reverse(other)))
+    }
+}

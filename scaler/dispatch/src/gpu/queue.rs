@@ -1,0 +1,46 @@
+//! The global queue, in the order of arrivals.
+
+use std::collections::VecDeque;
+
+use super::request::{GpuRequest, Waiting};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GlobalQueue {
+    waiting: VecDeque<Waiting>,
+}
+
+impl GlobalQueue {
+    pub(crate) fn push(&mut self, request: GpuRequest, overtaken: u32) {
+        let after = (request.arrived_us, request.id);
+        let at = self
+            .waiting
+            .partition_point(|one| (one.request.arrived_us, one.request.id) <= after);
+        self.waiting.insert(at, Waiting { request, overtaken });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<&Waiting> {
+        self.waiting.get(at)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+        self.waiting.iter()
+    }
+
+    /// Takes the request at this place; those before it have been overtaken once more.
+    pub(crate) fn take(&mut self, at: usize) -> Option<Waiting> {
+        let taken = self.waiting.remove(at)?;
+        for one in self.waiting.iter_mut().take(at) {
+            one.overtaken = one.overtaken.saturating_add(1);
+        }
+        Some(taken)
+    }
+
+    /// Takes a request that is not dispatched; nobody is overtaken.
+    pub(crate) fn drop_at(&mut self, at: usize) -> Option<Waiting> {
+        self.waiting.remove(at)
+    }
+}

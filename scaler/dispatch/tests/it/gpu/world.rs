@@ -1,0 +1,168 @@
+//! A scheduler with GPUs that its test moves by hand, and the checks that hold at all times.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tetris_scaler_dispatch::gpu::{
+    Assignment, Gpu, GpuId, GpuModel, GpuPolicy, GpuRequest, GpuScheduler, ModelId, ObjectId, Part,
+    Topology,
+};
+use tetris_scaler_dispatch::{Outcome, RequestId};
+
+pub const MB: u64 = 1_000_000;
+pub const MS: u64 = 1_000;
+
+/// A model with parts of the given numbers and megabytes: 10 ms per run, none of it beside a load.
+pub fn model(parts: &[(u64, u64)]) -> GpuModel {
+    let part = |&(object, mb)| Part {
+        object: ObjectId(object),
+        bytes: mb * MB,
+    };
+    GpuModel {
+        parts: parts.iter().map(part).collect(),
+        setup_us: 0,
+        infer_us: 10 * MS,
+        after_load_us: 10 * MS,
+    }
+}
+
+/// Nodes of four GPUs, in pairs at a switch of 1 GB/s, with links of 4 GB/s inside of a pair and
+/// 2 GB/s across.
+pub fn topology(gpus: u32, memory_mb: u64) -> Topology {
+    let one = |id: u32| Gpu {
+        memory_bytes: memory_mb * MB,
+        node: id / 4,
+        switch: id / 2,
+    };
+    let mut peers = BTreeMap::new();
+    for from in 0..gpus {
+        for to in (0..gpus).filter(|&to| to != from && to / 4 == from / 4) {
+            let speed = if from / 2 == to / 2 { 4 } else { 2 };
+            peers.insert((GpuId(from), GpuId(to)), speed * 1_000 * MB);
+        }
+    }
+    Topology {
+        gpus: (0..gpus).map(one).collect(),
+        host_bytes_per_s: 1_000 * MB,
+        peers,
+    }
+}
+
+pub struct World {
+    pub scheduler: GpuScheduler,
+    pub policy: GpuPolicy,
+    pub topology: Topology,
+    pub now_us: u64,
+    pub running: BTreeMap<GpuId, Assignment>,
+    pub lost: BTreeSet<GpuId>,
+    pub waiting: BTreeSet<RequestId>,
+    pub served: BTreeSet<RequestId>,
+    pub refused: usize,
+    next: u64,
+}
+
+impl World {
+    pub fn new(policy: GpuPolicy, topology: Topology, models: Vec<GpuModel>) -> Self {
+        Self {
+            scheduler: GpuScheduler::new(policy.clone(), topology.clone(), models),
+            policy,
+            topology,
+            now_us: 1_000_000,
+            running: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            served: BTreeSet::new(),
+            refused: 0,
+            next: 0,
+        }
+    }
+
+    pub fn offer(&mut self, model: u32, slo_us: Option<u64>) -> RequestId {
+        let id = RequestId(self.next);
+        self.next += 1;
+        let request = GpuRequest {
+            id,
+            function: model,
+            model: ModelId(model),
+            arrived_us: self.now_us,
+            deadline_us: slo_us.map(|slo| self.now_us + slo),
+        };
+        self.scheduler.offer(request).unwrap();
+        self.waiting.insert(id);
+        id
+    }
+
+    /// Dispatches all that can be.
+    pub fn dispatch(&mut self) -> Vec<Assignment> {
+        let mut given = Vec::new();
+        while let Some(one) = self.scheduler.dispatch(self.now_us) {
+            assert!(!self.lost.contains(&one.gpu), "a lost GPU got {one:?}");
+            assert!(self.waiting.remove(&one.request.id), "given twice: {one:?}");
+            let before = self.running.insert(one.gpu, one.clone());
+            assert_eq!(before, None, "the GPU was busy");
+            let resident: Vec<ModelId> = self.scheduler.resident(one.gpu).collect();
+            assert!(resident.contains(&one.request.model), "{one:?}");
+            given.push(one);
+        }
+        self.check();
+        given
+    }
+
+    /// Takes what the policy refuses; none of it could have been in time.
+    pub fn reject(&mut self) {
+        while let Some(request) = self.scheduler.reject(self.now_us) {
+            assert!(self.waiting.remove(&request.id));
+            assert!(request.deadline_us.unwrap() < self.now_us + 10 * MS);
+            self.refused += 1;
+        }
+    }
+
+    pub fn loaded(&mut self, gpu: GpuId) {
+        self.scheduler.loaded(gpu);
+        self.check();
+    }
+
+    pub fn complete(&mut self, gpu: GpuId, outcome: Outcome) {
+        if let Some(one) = self.running.remove(&gpu) {
+            let idle = self
+                .scheduler
+                .complete(self.now_us, one.request.id, outcome);
+            assert_eq!(idle, Some(gpu));
+            assert!(self.served.insert(one.request.id));
+        }
+    }
+
+    pub fn lose(&mut self, gpu: GpuId) {
+        for id in self.scheduler.remove_gpu(self.now_us, gpu) {
+            let mut running = self.running.iter();
+            let on = running.find(|(_, one)| one.request.id == id).unwrap().0;
+            let on = *on;
+            self.running.remove(&on);
+            self.waiting.insert(id);
+        }
+        assert!(!self.running.contains_key(&gpu));
+        self.lost.insert(gpu);
+    }
+
+    pub fn restore(&mut self, gpu: GpuId) {
+        if self.lost.remove(&gpu) {
+            self.scheduler.restore_gpu(self.now_us, gpu);
+        }
+    }
+
+    /// Number of requests that were offered.
+    pub const fn offered(&self) -> u64 {
+        self.next
+    }
+
+    fn check(&self) {
+        for gpu in self.topology.ids() {
+            let memory = self.topology.gpu(gpu).unwrap().memory_bytes;
+            assert!(self.scheduler.used_bytes(gpu) <= memory, "{gpu:?}");
+        }
+        for (gpu, one) in &self.running {
+            let mut resident = self.scheduler.resident(*gpu);
+            assert!(resident.any(|id| id == one.request.model), "{one:?}");
+        }
+        assert_eq!(self.scheduler.waiting(), self.waiting.len());
+    }
+}

@@ -1,0 +1,118 @@
+//! Commands that repeat the evaluation of other papers.
+
+use std::io::{self, Write as _};
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+use tetris_scaler_simulator::gpu::gpu_faas::{self, FaasGrid, Popularity};
+use tetris_scaler_simulator::gpu::torpor::{self, TorporGrid};
+use tetris_simulation::ReportFormat;
+
+use super::{gpu_faas_text, torpor_text};
+
+/// A paper to repeat.
+#[derive(Debug, Subcommand)]
+pub enum Reproduce {
+    /// Repeat the evaluation of GPU-FaaS: LB, LALB and LALBO3 on 12 GPUs
+    ReproduceGpuFaas(GpuFaasArgs),
+    /// Repeat the evaluation of Torpor, and families of models that share a base
+    ReproduceTorpor(TorporArgs),
+}
+
+/// Arguments of `reproduce-gpu-faas`.
+#[derive(Debug, Args)]
+pub struct GpuFaasArgs {
+    /// Number of minutes of requests
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    minutes: u64,
+    /// Number of seeds, whose mean is reported
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    seeds: u64,
+    /// Memory of a GPU for models, in megabytes
+    #[arg(long, value_name = "MB", default_value_t = 7_600, value_parser = clap::value_parser!(u64).range(4_000..=1_000_000))]
+    memory_mb: u64,
+    /// Popularity of functions
+    #[arg(long, value_enum, default_value_t = PopularityName::Uniform)]
+    popularity: PopularityName,
+    /// Format of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
+}
+
+/// Arguments of `reproduce-torpor`.
+#[derive(Debug, Args)]
+pub struct TorporArgs {
+    /// Length of each run in seconds
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=100_000))]
+    seconds: u64,
+    /// Memory of a GPU for models, in megabytes
+    #[arg(long, value_name = "MB", default_value_t = 28_000, value_parser = clap::value_parser!(u64).range(2_000..=1_000_000))]
+    memory_mb: u64,
+    /// Seed of rates and arrivals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Format of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
+}
+
+/// Popularity on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PopularityName {
+    /// As many requests of each function
+    Uniform,
+    /// Requests by the inverse square root of the function's rank
+    Root,
+    /// Requests by the inverse of the function's rank
+    Zipf,
+}
+
+impl Reproduce {
+    /// Runs the command and prints its report.
+    ///
+    /// # Errors
+    ///
+    /// Fails if standard output cannot be written.
+    pub fn run(&self) -> Result<()> {
+        match self {
+            Self::ReproduceGpuFaas(args) => {
+                let report = gpu_faas::reproduce(FaasGrid {
+                    minutes: args.minutes,
+                    seeds: args.seeds,
+                    memory_mb: args.memory_mb,
+                    popularity: match args.popularity {
+                        PopularityName::Uniform => Popularity::Uniform,
+                        PopularityName::Root => Popularity::Root,
+                        PopularityName::Zipf => Popularity::Zipf,
+                    },
+                    ..FaasGrid::default()
+                });
+                print(args.format, &report, gpu_faas_text::report)
+            }
+            Self::ReproduceTorpor(args) => {
+                let report = torpor::reproduce(TorporGrid {
+                    seconds: args.seconds,
+                    memory_mb: args.memory_mb,
+                    seed: args.seed,
+                });
+                print(args.format, &report, torpor_text::report)
+            }
+        }
+    }
+}
+
+fn print<T: Serialize>(
+    format: ReportFormat,
+    report: &T,
+    text: impl FnOnce(&T) -> String,
+) -> Result<()> {
+    let shown = match format {
+        ReportFormat::Text => text(report),
+        ReportFormat::Json => serde_json::to_string_pretty(report)? + "\n",
+    };
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(shown.as_bytes())
+        .context("writing the report")
+}
