@@ -140,7 +140,10 @@ fn a_full_store_gets_room_from_what_the_mirror_has_registered() {
     let device = "device=\"73696d75-6c61-7465-6420-646576203031\"";
     let pinned = format!("tetris_gpu_pinned_bytes{{{device}}}");
     let bytes: u64 = objects.iter().map(|object| object.len).sum();
-    assert!(shows(&daemon, &pinned, bytes));
+    // Pages are registered once no transfer runs.
+    eventually("registered pages", || {
+        shows(&daemon, &pinned, bytes).then_some(())
+    });
     let reclaimed = store.reclaim(&objects[0]).unwrap();
     assert_eq!(reclaimed, Reclaimed::Referenced);
     let loaded = place.load(1_500_000, 3);

@@ -14,7 +14,19 @@ use crate::http::scrape::Scrape;
 /// Labels that Prometheus adds to every series that it scrapes.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 /// Families that no panel shows, and why.
-const NOT_SHOWN: [(&str, &str); 6] = [
+const NOT_SHOWN: [(&str, &str); 9] = [
+    (
+        "tetris_gpu_device_exclusive",
+        "of a node's set-up: the log warns at the start",
+    ),
+    (
+        "tetris_gpu_device_mps",
+        "of a node's set-up: the log warns at the start",
+    ),
+    (
+        "tetris_gpu_registration_refused",
+        "an alert watches it, and `gpu-status` has the reason",
+    ),
     (
         "tetris_gpu_unanswered_check_seconds",
         "copies keep a device busy too: for a look by hand at one that may hang",
