@@ -9,20 +9,9 @@ use super::gather::{Gatherers, Gathering};
 use super::link::LINK;
 use super::staging::Ring;
 use super::transfer::{Flight, Pending, Transfer};
-use super::{CopyError, ExecutorConfig, Group, Progress, Registrar, TransferPlan};
+use super::{CopyError, ExecutorConfig, Group, Progress, Registrar, Report, TransferPlan};
 use crate::arena::ChunkId;
 use crate::memory::{DeviceMemory, HostSlice, MemoryError};
-
-/// Statistics of a transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Report {
-    /// Number of copied groups.
-    pub groups: usize,
-    /// Number of bytes copied from the store's own pages.
-    pub direct_bytes: u64,
-    /// Number of bytes copied through the pinned buffers.
-    pub staged_bytes: u64,
-}
 
 /// Executor of copies to one device.
 pub struct Executor<D: DeviceMemory> {

@@ -12,7 +12,7 @@ use crate::events::Events;
 use super::links::Links;
 use super::record::{GpuRecords, Record};
 
-/// What happens at a moment that is known in advance.
+/// An occurrence at a moment that is known in advance.
 enum Event {
     Arrival(GpuRequest),
     /// The load of a GPU starts to move bytes.

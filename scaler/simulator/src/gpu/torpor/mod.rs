@@ -46,7 +46,7 @@ impl Default for TorporGrid {
 pub struct TorporRun {
     /// Experiment, by the paper's figure.
     pub experiment: &'static str,
-    /// What differs from the experiment's setting, for a sweep.
+    /// Difference from the setting of the experiment, for a sweep.
     pub case: String,
     /// Number of functions.
     pub functions: u32,
