@@ -1,0 +1,1 @@
+def mistakes(*a): return []
