@@ -1,7 +1,7 @@
 """The book as HTML: pages staged in a tree like the repository's, mdBook, and a check of every link of the result.
 
-mdBook wants all chapters in one folder, and copies every other file that it finds there. So chapters, their images and the
-files that they link to are copied to target/book/src, each under its own path.
+mdBook wants all chapters in one folder, and copies every other file that it finds there. So chapters, their images
+and the files that they link to are copied to target/book/src, each under its own path.
 """
 
 import html.parser
@@ -55,7 +55,7 @@ def find_mdbook() -> str | None:
 
 
 def copy_page(path: Path, source: Path) -> None:
-    """Copies a chapter, with the files that it links to. A link to a folder becomes its text: a book has no folders to look at."""
+    """Copies a chapter, with the files that it links to. A link to a folder becomes its text."""
     text = path.read_text()
     lines = text.splitlines(keepends=True)
     for number in sorted({link.line for link in page(path).links}):
@@ -122,7 +122,11 @@ class Document(html.parser.HTMLParser):
 
 def broken_links(output: Path) -> list[str]:
     """Links of the built pages that lead nowhere, or out to the network where nobody clicked."""
-    documents = {path: Document(path.read_text()) for path in sorted(output.rglob("*.html")) if path.name not in ("404.html", "toc.html")}
+    documents = {
+        path: Document(path.read_text())
+        for path in sorted(output.rglob("*.html"))
+        if path.name not in ("404.html", "toc.html")
+    }
     if len(documents) < len(chapters()):
         return [f"{shown(output)} has {len(documents)} pages, expected {len(chapters())}"]
     found = []

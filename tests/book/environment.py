@@ -27,4 +27,7 @@ def mistakes() -> list[str]:
     if len(named) < 10:
         return [f"only {sorted(named)} are named in the sources"]
     lacks = [f"{PAGE} lacks the environment variable {name}" for name in sorted(named - listed)]
-    return lacks + [f"{PAGE} has {name}, which no source names" for name in sorted(listed - named - {"RUST_LOG", "NO_COLOR", "KUBECONFIG"})]
+    return lacks + [
+        f"{PAGE} has {name}, which no source names"
+        for name in sorted(listed - named - {"RUST_LOG", "NO_COLOR", "KUBECONFIG"})
+    ]

@@ -16,7 +16,7 @@ def mistakes() -> list[str]:
     text = PAGE.read_text()
     marks = list(MARK.finditer(text))
     found = []
-    for mark, following in zip(marks, [*marks[1:], None]):
+    for mark, following in zip(marks, [*marks[1:], None], strict=True):
         files = mark[1].split(", ")
         table = text[mark.end() : following.start() if following else len(text)]
         listed = {path.partition("?")[0] for path in CELL.findall(table)}
@@ -24,7 +24,9 @@ def mistakes() -> list[str]:
         if not served:
             found.append(f"docs/reference/http.md: no routes in {mark[1]}")
         found += [f"docs/reference/http.md lacks {path} of {mark[1]}" for path in sorted(served - listed)]
-        found += [f"docs/reference/http.md has {path}, which {mark[1]} does not serve" for path in sorted(listed - served)]
+        found += [
+            f"docs/reference/http.md has {path}, which {mark[1]} does not serve" for path in sorted(listed - served)
+        ]
     if len(marks) < 5:
         found.append(f"docs/reference/http.md has {len(marks)} tables of paths, expected at least 5")
     return found

@@ -19,7 +19,9 @@ def page() -> str:
     parts = [HEAD]
     for name in (alternative["$ref"].rsplit("/", 1)[1] for alternative in schema["anyOf"]):
         document = schema["$defs"][name]
-        parts.append(f"## {document['title']}\n\n| field | type |\n| --- | --- |\n" + "\n".join(rows(document, "")) + "\n")
+        parts.append(
+            f"## {document['title']}\n\n| field | type |\n| --- | --- |\n" + "\n".join(rows(document, "")) + "\n"
+        )
     return "\n".join(parts)
 
 

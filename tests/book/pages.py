@@ -14,8 +14,8 @@ ENTRY = re.compile(r"^ *(?:- )?\[[^\]]*\]\(([^)]+)\)$")
 
 @functools.cache
 def page(path: Path) -> Page:
-    """A page by its absolute path."""
-    return Page(path, path.read_text())
+    """A page by its absolute path; empty where there is none, which `links` says."""
+    return Page(path, path.read_text() if path.is_file() else "")
 
 
 @functools.cache
@@ -34,12 +34,20 @@ def all_pages() -> tuple[Path, ...]:
 @functools.cache
 def all_sources(*suffixes: str) -> tuple[Path, ...]:
     """Absolute paths of files with these suffixes that git has or does not ignore; without git, of all but outputs."""
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
     if listed.returncode == 0 and listed.stdout:
-        return tuple(sorted(ROOT / name for name in listed.stdout.splitlines() if name.endswith(suffixes) and (ROOT / name).exists()))
+        return tuple(
+            sorted(
+                ROOT / name for name in listed.stdout.splitlines() if name.endswith(suffixes) and (ROOT / name).exists()
+            )
+        )
     outputs = {"target", "node_modules", "venv", "build"}
     found = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.suffix in suffixes)
-    return tuple(sorted(ROOT / path for path in found if not any(part in outputs or part.startswith(".") for part in path.parts)))
+    return tuple(
+        sorted(ROOT / path for path in found if not any(part in outputs or part.startswith(".") for part in path.parts))
+    )
 
 
 def shown(path: Path) -> str:

@@ -54,7 +54,9 @@ def public(module: str) -> list[str]:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
             if all(isinstance(entry, ast.Constant) for entry in node.value.elts):
                 return [entry.value for entry in node.value.elts]
-            lazy = next(n for n in tree.body if isinstance(n, ast.AnnAssign | ast.Assign) and isinstance(n.value, ast.Dict))
+            lazy = next(
+                n for n in tree.body if isinstance(n, ast.AnnAssign | ast.Assign) and isinstance(n.value, ast.Dict)
+            )
             return [key.value for key in lazy.value.keys]
     return [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
 
@@ -73,7 +75,11 @@ def found(name: str, module: str) -> tuple[Item | None, str]:
     if overloads:
         return overloads, module
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and any((alias.asname or alias.name) == name for alias in node.names):
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and any((alias.asname or alias.name) == name for alias in node.names)
+        ):
             if not node.module.startswith("tetris"):
                 return None, node.module
             original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
@@ -94,7 +100,10 @@ def described(name: str, module: str) -> str:
     bases = ", ".join(ast.unparse(base) for base in item.bases if ast.unparse(base) not in ("Generic", "Protocol"))
     head = f"class {item.name}({bases})" if bases else f"class {item.name}"
     maker = next((n for n in item.body if isinstance(n, ast.FunctionDef) and n.name in ("__new__", "__init__")), None)
-    parts = [title, f"```python\n{head}\n```\n" if maker is None else f"```python\n{signature(maker, item.name)}\n```\n"]
+    parts = [
+        title,
+        f"```python\n{head}\n```\n" if maker is None else f"```python\n{signature(maker, item.name)}\n```\n",
+    ]
     parts.append(prose(ast.get_docstring(item) or ""))
     if maker is not None and ast.get_docstring(maker):
         parts.append(prose(ast.get_docstring(maker)))

@@ -1,6 +1,7 @@
 """Pages that are written from the code: the Python package, JSON documents, HTTP paths, and environment variables.
 
-The pages of the programs, of custom resources, metrics and exit codes are written by the tests of their crates (UPDATE_GOLDEN=1).
+The pages of programs, custom resources, metrics and exit codes are written by the tests of their crates, with
+UPDATE_GOLDEN=1.
 """
 
 import environment
