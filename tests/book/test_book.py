@@ -101,10 +101,12 @@ class RunTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "page.md"
             path.write_text("```text file=a.txt\none\n```\n\n```sh run\ncat a.txt\n```\n\n```text output\ntwo\n```\n")
-            self.assertIn("expected\ntwo\nfound\none", run.run_page(path, pages.ROOT, set())[0])
+            self.assertIn(
+                "expected\ntwo\nfound\none", run.run_page(path, pages.ROOT, run.able(path, set(), say=True))[0]
+            )
             path.write_text("```sh run\ntrue\n```\n\n```sh run\necho told >&2; false\n```\n")
             pages.page.cache_clear()
-            found = run.run_page(path, pages.ROOT, set())
+            found = run.run_page(path, pages.ROOT, run.able(path, set(), say=True))
         self.assertIn(":5: the commands ended with 1", found[0])
         self.assertIn("told", found[0])
 
