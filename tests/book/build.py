@@ -55,36 +55,36 @@ def find_mdbook() -> str | None:
 
 
 def copy_page(path: Path, source: Path) -> None:
-    """Copies a chapter, with the files that it links to. A link to a folder becomes its text."""
+    """Copies a chapter, with the files that it links to. A link to a folder, or to the contents, becomes its text."""
     text = path.read_text()
-    lines = text.splitlines(keepends=True)
-    for number in sorted({link.line for link in page(path).links}):
-        # A link's text may go on in the next line; its target does not.
-        lines[number - 1] = staged(lines[number - 1], path, source)
-    target = source / path.relative_to(ROOT)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text("".join(lines))
-
-
-def staged(line: str, path: Path, source: Path) -> str:
-    """A line with links as they are in the book."""
+    known = {(link.line, link.target) for link in page(path).links}
 
     def replaced(match: re.Match[str]) -> str:
-        name, _, _ = match[3].partition("#")
-        if not name or ELSEWHERE.match(name):
+        # What looks like a link in code is none.
+        if (text.count("\n", 0, match.start()) + 1, match[3]) not in known:
             return match[0]
-        target = (path.parent / name).resolve()
-        if target in chapters():
-            return match[0]
-        if target.is_dir():
-            return match[2]
-        suffix = "" if target.suffix in IMAGES else ".txt"
-        copy = source / (str(target.relative_to(ROOT)) + suffix)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(target, copy)
-        return f"{match[1]}[{match[2]}]({name}{suffix})"
+        return staged(match, path, source)
 
-    return LINK.sub(replaced, line)
+    target = source / path.relative_to(ROOT)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(LINK.sub(replaced, text))
+
+
+def staged(match: re.Match[str], path: Path, source: Path) -> str:
+    """A link as it is in the book."""
+    name, _, _ = match[3].partition("#")
+    if not name or ELSEWHERE.match(name):
+        return match[0]
+    target = (path.parent / name).resolve()
+    if target in chapters():
+        return match[0]
+    if target.is_dir() or target == SUMMARY:
+        return match[2]
+    suffix = "" if target.suffix in IMAGES else ".txt"
+    copy = source / (str(target.relative_to(ROOT)) + suffix)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(target, copy)
+    return f"{match[1]}[{match[2]}]({name}{suffix})"
 
 
 def write_summary(source: Path) -> None:

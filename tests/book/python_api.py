@@ -158,12 +158,28 @@ def signature(item: ast.FunctionDef, name: str) -> str:
     if bound:
         text = re.sub(r"^(self|cls)(: [^,]+)?(, /)?(, )?", "", text)
     makes = item.name in ("__new__", "__init__")
-    returns = f" -> {ast.unparse(item.returns)}" if item.returns and not makes else ""
-    line = f"{name}({text}){returns}"
+    returns = f" -> {public_names(ast.unparse(item.returns))}" if item.returns and not makes else ""
+    parts = [spaced(public_names(part)) for part in split_arguments(text)]
+    line = f"{name}({', '.join(parts)}){returns}"
     if len(line) <= 96:
         return line
-    parts = split_arguments(text)
     return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){returns}"
+
+
+def public_names(text: str) -> str:
+    """Types of the native module under the names that users import."""
+    return re.sub(r"\b_native\.", "tetris.", text)
+
+
+def spaced(argument: str) -> str:
+    """An argument with a type and a default, with spaces around `=`."""
+    depth = 0
+    for index, letter in enumerate(argument):
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "=" and depth == 0:
+            annotated = ": " in argument[:index]
+            return f"{argument[:index]} = {argument[index + 1 :]}" if annotated else argument
+    return argument
 
 
 def split_arguments(text: str) -> list[str]:
