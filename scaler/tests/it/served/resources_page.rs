@@ -92,7 +92,8 @@ fn type_of(field: &Value) -> String {
         (Value::Null, most) => text += &format!(", at most {}", plain(most)),
         (least, most) => text += &format!(", {} to {}", plain(least), plain(most)),
     }
-    if !field["default"].is_null() {
+    // An object's fields have defaults of their own.
+    if !field["default"].is_null() && !field["default"].is_object() {
         text += &format!("; default `{}`", plain(&field["default"]));
     }
     text
