@@ -46,8 +46,8 @@ fn publish_and_reclaim(folder: &Path) -> Result<(), Box<dyn Error>> {
 fn hold(folder: &Path, name: &str) -> Result<(), Box<dyn Error>> {
     let store = Store::open(folder)?;
     let object = store.find(name).ok_or("no such object")?;
-    let mapping = store.map(&object, Access::ReadOnly)?;
-    println!("mapped {} bytes", mapping.ok_or("reclaimed")?.len());
+    let mapping = store.map(&object, Access::ReadOnly)?.ok_or("reclaimed")?;
+    println!("mapped {} bytes", mapping.len());
     loop {
         std::thread::park();
     }

@@ -89,7 +89,10 @@ def check(folder: Path, words: list[str]) -> list[str]:
         found += check_program(folder, program, words[1:])
     elif program == "cargo":
         found += [f"no package {name}" for name in named_packages(words) if name not in packages()]
-    for word in words:
+    for before, word in itertools.pairwise(["", *words]):
+        # `deploy/NAME` is a Deployment to kubectl, except as a file.
+        if program == "kubectl" and before not in ("-f", "-k"):
+            continue
         place = CHECKOUT.match(word)
         if place and not place[1].startswith(MADE) and not (ROOT / place[1]).exists():
             found.append(f"{place[1]} does not exist")
