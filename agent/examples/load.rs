@@ -4,6 +4,8 @@
 //!
 //! A second run reads nothing but the header and some blocks of the file: the store has the tensors.
 
+#![expect(clippy::print_stdout, reason = "an example prints what it found")]
+
 use std::error::Error;
 
 use tetris_agent::{Agent, Words};

@@ -5,6 +5,8 @@
 //! The program starts itself a second time. `Pss` of a mapping divides each page by the number of processes that
 //! have it, so over all processes it adds up to one copy.
 
+#![expect(clippy::print_stdout, reason = "an example prints what it found")]
+
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::Read as _;

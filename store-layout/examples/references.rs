@@ -5,6 +5,8 @@
 //! One process publishes an object, and another one maps it. While the other runs, the object cannot be
 //! reclaimed; once it is killed, the kernel has dropped its lock, and the object can be.
 
+#![expect(clippy::print_stdout, reason = "an example prints what it found")]
+
 use std::error::Error;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -24,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn publish_and_reclaim(folder: &Path) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(folder)?;
     let store = Store::create(folder, &CreateOptions::default())?;
-    let published = store.publish(&[7; 1 << 20], Access::ReadOnly)?;
+    let published = store.publish(&vec![7; 1 << 20], Access::ReadOnly)?;
     let object = published.object;
     let mut other = Command::new(std::env::current_exe()?)
         .arg(folder)

@@ -1,5 +1,6 @@
 //! The page of a program in docs/reference, which is written from its help and that of its subcommands.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 /// Compares docs/reference/`program`.md with the texts that `help` returns for the words before `--help`. With
@@ -36,9 +37,10 @@ fn describe(
     let text = help(words);
     assert!(text.contains("Usage:"), "{words:?}: {text}");
     if !words.is_empty() {
-        page.push_str(&format!("\n## {program} {}\n", words.join(" ")));
+        write!(page, "\n## {program} {}\n", words.join(" ")).unwrap();
     }
-    page.push_str(&format!("\n```text\n{}\n```\n", text.trim_end()));
+    let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
+    write!(page, "\n```text\n{}\n```\n", lines.join("\n")).unwrap();
     for name in subcommands(&text) {
         words.push(name);
         describe(words, program, help, page);

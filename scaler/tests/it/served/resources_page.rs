@@ -1,5 +1,7 @@
 //! The page of custom resources, docs/reference/resources.md, which is written from their schemas.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 use tetris_scaler::resources::crds;
 
@@ -24,13 +26,17 @@ fn the_page_of_resources_has_every_field() {
         let schema = &version["schema"]["openAPIV3Schema"];
         let kind = crd["spec"]["names"]["kind"].as_str().unwrap();
         let name = version["name"].as_str().unwrap();
-        expected += &format!("\n## {kind}\n\n`tetris.dev/{name}`. {}\n", text(schema));
+        write!(
+            expected,
+            "\n## {kind}\n\n`tetris.dev/{name}`. {}\n",
+            text(schema)
+        )
+        .unwrap();
         for part in ["spec", "status"] {
             let schema = &schema["properties"][part];
             if schema.is_object() {
-                expected += &format!(
-                    "\n### {kind}: {part}\n\n| field | type | meaning |\n| --- | --- | --- |\n"
-                );
+                let head = "| field | type | meaning |\n| --- | --- | --- |";
+                write!(expected, "\n### {kind}: {part}\n\n{head}\n").unwrap();
                 rows(schema, "", &mut expected);
             }
         }
@@ -64,7 +70,7 @@ fn rows(schema: &Value, prefix: &str, page: &mut String) {
             }
             _ => (field, "."),
         };
-        *page += &format!("| {shown} | {} | {} |\n", type_of(field), text(field));
+        writeln!(page, "| {shown} | {} | {} |", type_of(field), text(field)).unwrap();
         rows(inner, &format!("{path}{step}"), page);
     }
 }
@@ -86,15 +92,16 @@ fn type_of(field: &Value) -> String {
             .collect();
         text = quoted.join(", ");
     }
-    match (&field["minimum"], &field["maximum"]) {
-        (Value::Null, Value::Null) => {}
-        (least, Value::Null) => text += &format!(", at least {}", plain(least)),
-        (Value::Null, most) => text += &format!(", at most {}", plain(most)),
-        (least, most) => text += &format!(", {} to {}", plain(least), plain(most)),
-    }
+    let range = match (&field["minimum"], &field["maximum"]) {
+        (Value::Null, Value::Null) => String::new(),
+        (least, Value::Null) => format!(", at least {}", plain(least)),
+        (Value::Null, most) => format!(", at most {}", plain(most)),
+        (least, most) => format!(", {} to {}", plain(least), plain(most)),
+    };
+    text += &range;
     // An object's fields have defaults of their own.
     if !field["default"].is_null() && !field["default"].is_object() {
-        text += &format!("; default `{}`", plain(&field["default"]));
+        write!(text, "; default `{}`", plain(&field["default"])).unwrap();
     }
     text
 }
