@@ -211,7 +211,7 @@ def outcome(path: Path, blocks: list[Code], chosen: list[Code], result: subproce
 
 
 def parts(output: str) -> dict[int, str]:
-    """What each block printed, by the number of its line."""
+    """Output of each block, by the number of its line."""
     pieces = re.split(rf"^{re.escape(MARK)} (\d+)$\n?", output, flags=re.MULTILINE)
     return {int(line): text for line, text in zip(pieces[1::2], pieces[2::2], strict=True)}
 
