@@ -62,6 +62,12 @@ reproduce-torpor *ARGS:
 bench-report:
     tests/bench-report
 
+# The book, with search, in target/book; fails where a page or link is wrong. `--open` shows it
+book *ARGS:
+    python3 tests/book links
+    python3 tests/book reference
+    python3 tests/book build {{ARGS}}
+
 # Images of the daemon, the agent, the scaler and the webhook
 images:
     deploy/images/build tetris-node tetris-agent tetris-scaler tetris-webhook

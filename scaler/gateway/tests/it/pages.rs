@@ -10,7 +10,7 @@ use crate::client::ask;
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
 use crate::picker::data_plane::{Stream, head, response, served};
-use crate::{exit_codes_page, metrics_page};
+use crate::{command_page, exit_codes_page, metrics_page};
 
 #[tokio::test]
 async fn the_page_of_metrics_has_every_metric() {
@@ -48,6 +48,27 @@ fn the_page_of_exit_codes_has_those_of_the_help() {
         .output()
         .unwrap();
     exit_codes_page::check("tetris-gateway", &String::from_utf8(help.stdout).unwrap());
+}
+
+#[test]
+fn the_page_of_the_command_has_its_help() {
+    command_page::check("tetris-gateway", |words| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"));
+        let output = command.env_clear().args(words).arg("--help").output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    });
+}
+
+#[test]
+fn manual_pages_are_written_for_the_command_and_each_subcommand() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"));
+    let output = command.arg("man").arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for page in ["tetris-gateway.1", "tetris-gateway-run.1"] {
+        let text = std::fs::read_to_string(folder.path().join(page)).expect(page);
+        assert!(text.contains(".SH NAME"), "{page}");
+    }
 }
 
 #[test]
