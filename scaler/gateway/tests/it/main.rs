@@ -9,6 +9,7 @@ mod exit_codes_page;
 mod faults;
 mod forwarding;
 mod gateway;
+mod gpu;
 #[path = "../../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
 mod hostile;
