@@ -46,7 +46,6 @@ impl Executor {
 /// Asks for the executor's page, in the pool's interval and after each change, until the pool or the
 /// executor is gone.
 pub(super) async fn follow(pool: Weak<GpuPool>, executor: Arc<Executor>) {
-    let mut loads = false;
     loop {
         let Some(asking) = pool.upgrade() else { return };
         let Some(question) = asking.question(executor.gpu) else {
@@ -56,16 +55,16 @@ pub(super) async fn follow(pool: Weak<GpuPool>, executor: Arc<Executor>) {
         drop(asking);
         let answer = client::status(&executor.endpoint, question.parts).await;
         let Some(told) = pool.upgrade() else { return };
-        match answer {
+        let loads = match answer {
             Ok(status) => {
-                loads = status.loads();
                 told.learn(executor.gpu, question, &status);
+                status.loads()
             }
             Err(error) => {
-                loads = false;
                 told.lost(executor.gpu, &error.to_string());
+                false
             }
-        }
+        };
         drop(told);
         tokio::time::sleep(LOADING.min(interval)).await;
         if !loads {

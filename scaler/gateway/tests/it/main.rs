@@ -9,9 +9,9 @@ mod exit_codes_page;
 mod faults;
 mod forwarding;
 mod gateway;
-mod gpu;
 #[path = "../../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
+mod gpu;
 mod hostile;
 mod instance;
 mod life;

@@ -153,12 +153,18 @@ async fn answer(
     let model = |name: &str| {
         let without = shared.without.lock().unwrap();
         let known = shared.node.model(name);
-        known.filter(|_| !without.iter().any(|one| one == name)).cloned()
+        known
+            .filter(|_| !without.iter().any(|one| one == name))
+            .cloned()
     };
     Ok(match parts.as_slice() {
         ["v2", "gpu"] => text(StatusCode::OK, page(&shared, query != "parts=false")),
         ["v2", "repository", "models", name, order] => {
-            shared.orders.lock().unwrap().push(format!("{order} {name}"));
+            shared
+                .orders
+                .lock()
+                .unwrap()
+                .push(format!("{order} {name}"));
             let Some(model) = model(name) else {
                 return Ok(text(StatusCode::NOT_FOUND, "unknown".to_owned()));
             };
@@ -223,7 +229,11 @@ async fn infer(shared: Arc<Shared>, model: &super::node::Model) -> Response<Full
 fn page(shared: &Shared, with_parts: bool) -> String {
     let Shared { node, gpu, .. } = shared;
     let without = shared.without.lock().unwrap();
-    let models = node.rules.models.iter().filter(|model| !without.contains(&model.name));
+    let models = node
+        .rules
+        .models
+        .iter()
+        .filter(|model| !without.contains(&model.name));
     let models = models.map(|model| {
         let state = match node.state(*gpu, &model.name) {
             None => "absent",
@@ -239,10 +249,12 @@ fn page(shared: &Shared, with_parts: bool) -> String {
         }
         document
     });
-    let links = (0..node.rules.gpus).filter(|other| other != gpu).filter_map(|other| {
-        let speed = node.rules.peers?[usize::from(other / 2 != gpu / 2)];
-        Some(json!({"to": format!("gpu {other}"), "bytes_per_second": speed}))
-    });
+    let links = (0..node.rules.gpus)
+        .filter(|other| other != gpu)
+        .filter_map(|other| {
+            let speed = node.rules.peers?[usize::from(other / 2 != gpu / 2)];
+            Some(json!({"to": format!("gpu {other}"), "bytes_per_second": speed}))
+        });
     let capacity = node.rules.capacity_bytes;
     json!({
         "uuid": format!("gpu {gpu}"), "device": format!("simulated:{gpu}"), "node": "one",

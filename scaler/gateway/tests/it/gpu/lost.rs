@@ -71,7 +71,10 @@ async fn waiting_requests_of_a_killed_executor_are_served_by_others() {
     for one in asking {
         assert_eq!(one.await.unwrap().unwrap().status(), StatusCode::OK);
     }
-    assert_eq!(held.await.unwrap().unwrap().status(), StatusCode::BAD_GATEWAY);
+    assert_eq!(
+        held.await.unwrap().unwrap().status(),
+        StatusCode::BAD_GATEWAY
+    );
     until_metric(&gateway, LOST, 1).await;
     assert!(executors[0].served().len() >= 6);
 }

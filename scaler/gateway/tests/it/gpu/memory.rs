@@ -15,7 +15,10 @@ const MISSES: &str = "tetris_gateway_gpu_dispatches_total{pool=\"main\",hit=\"no
 async fn models_that_are_there_at_the_start_are_hits() {
     let node = Node::start(rules(2, 500, &["a"]));
     node.load(1, node.model("a").unwrap()).unwrap();
-    let executors = [Executor::start(&node, 0).await, Executor::start(&node, 1).await];
+    let executors = [
+        Executor::start(&node, 0).await,
+        Executor::start(&node, 1).await,
+    ];
     while node.state(1, "a") != Some(State::Resident) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -23,7 +26,10 @@ async fn models_that_are_there_at_the_start_are_hits() {
     let gateway = Gateway::start(&text).await;
     available(&gateway, 2).await;
     assert_eq!(ask(&gateway, "a").await.status, StatusCode::OK);
-    assert_eq!((executors[1].served().len(), metric(&gateway, MISSES).await), (1, 0));
+    assert_eq!(
+        (executors[1].served().len(), metric(&gateway, MISSES).await),
+        (1, 0)
+    );
 }
 
 #[tokio::test]

@@ -31,9 +31,14 @@ pub fn pool(executors: &[&Executor], fields: &str, functions: &[(&str, &str)]) -
         addresses.join(", ")
     );
     for (name, fields) in functions {
+        let slo = if fields.contains("slo =") {
+            ""
+        } else {
+            "slo = \"60s\"\n"
+        };
         write!(
             text,
-            "[gpu_pool.main.function.{name}]\nslo = \"60s\"\nlatency = \"10ms\"\n{fields}\n"
+            "[gpu_pool.main.function.{name}]\n{slo}latency = \"10ms\"\n{fields}\n"
         )
         .unwrap();
     }
@@ -49,7 +54,9 @@ pub fn infer(function: &str) -> Request<Full<Bytes>> {
 
 /// Sends an inference request for a function, and returns the whole answer.
 pub async fn ask(gateway: &Gateway, function: &str) -> client::Answer {
-    let response = client::send(gateway.address, infer(function)).await.unwrap();
+    let response = client::send(gateway.address, infer(function))
+        .await
+        .unwrap();
     client::whole(response).await
 }
 

@@ -130,7 +130,11 @@ impl Node {
             }
         }
         let mut ended = false;
-        for (state, link) in inner.memories.iter_mut().flat_map(|one| one.models.values_mut()) {
+        for (state, link) in inner
+            .memories
+            .iter_mut()
+            .flat_map(|one| one.models.values_mut())
+        {
             let (State::Loading { link_bytes }, Some(on)) = (&mut *state, *link) else {
                 continue;
             };
@@ -161,14 +165,20 @@ impl Node {
         if inner.memories[gpu].models.contains_key(&model.name) {
             return Ok(());
         }
-        let missing: Vec<(String, u64)> =
-            inner.memories[gpu].missing(model).into_iter().cloned().collect();
+        let missing: Vec<(String, u64)> = inner.memories[gpu]
+            .missing(model)
+            .into_iter()
+            .cloned()
+            .collect();
         let bytes: u64 = missing.iter().map(|(_, bytes)| bytes).sum();
         if inner.memories[gpu].used() + bytes > self.rules.capacity_bytes {
             return Err(Full);
         }
         let has_all = |other: &Memory| {
-            let resident = other.models.iter().filter(|(_, (state, _))| *state == State::Resident);
+            let resident = other
+                .models
+                .iter()
+                .filter(|(_, (state, _))| *state == State::Resident);
             let mut models = resident.filter_map(|(name, _)| self.model(name));
             models.any(|one| missing.iter().all(|part| one.parts.contains(part)))
         };
@@ -193,7 +203,9 @@ impl Node {
             memory.parts.entry(id.clone()).or_insert((*bytes, 0)).1 += 1;
         }
         let state = State::Loading { link_bytes: bytes };
-        memory.models.insert(model.name.clone(), (state, Some(link)));
+        memory
+            .models
+            .insert(model.name.clone(), (state, Some(link)));
         Ok(())
     }
 

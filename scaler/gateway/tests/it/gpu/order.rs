@@ -101,8 +101,17 @@ fn rules(setting: &NodeSetting, variant: Variant, slower: u32) -> Rules {
     }
 }
 
-fn text(setting: &NodeSetting, rules: &Rules, executors: &[Executor], variant: Variant, slower: u32) -> String {
-    let addresses: Vec<String> = executors.iter().map(|one| format!("\"{}\"", one.address)).collect();
+fn text(
+    setting: &NodeSetting,
+    rules: &Rules,
+    executors: &[Executor],
+    variant: Variant,
+    slower: u32,
+) -> String {
+    let addresses: Vec<String> = executors
+        .iter()
+        .map(|one| format!("\"{}\"", one.address))
+        .collect();
     let mut text = format!(
         "[gpu_pool.main]\nexecutors = [{}]\npoll = \"50ms\"\n[gpu_pool.main.policy]\n{}\n",
         addresses.join(", "),
@@ -183,17 +192,26 @@ async fn compare(variants: &[Variant], seconds: u64, slower: u32) {
     let mut all = Vec::new();
     for (variant, simulated, run) in runs.collect::<Vec<_>>() {
         let measured = run.await.unwrap();
-        println!("{:<10} simulated {simulated:?}, measured {measured:?}", variant.name());
+        println!(
+            "{:<10} simulated {simulated:?}, measured {measured:?}",
+            variant.name()
+        );
         all.push((variant, simulated, measured));
     }
     for (one, simulated, measured) in &all {
         for (other, other_simulated, other_measured) in &all {
             let pair = format!("{} and {}", one.name(), other.name());
             if simulated.failed_percent + ERROR < other_simulated.failed_percent {
-                assert!(measured.failed_percent < other_measured.failed_percent, "failed: {pair}");
+                assert!(
+                    measured.failed_percent < other_measured.failed_percent,
+                    "failed: {pair}"
+                );
             }
             if simulated.host_bytes * (100 + ERROR) < other_simulated.host_bytes * 100 {
-                assert!(measured.host_bytes < other_measured.host_bytes, "bytes: {pair}");
+                assert!(
+                    measured.host_bytes < other_measured.host_bytes,
+                    "bytes: {pair}"
+                );
             }
         }
     }
@@ -207,7 +225,12 @@ async fn the_order_of_the_policies_is_that_of_the_simulator() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: just compare-gpu-policies"]
 async fn the_order_of_all_policies_is_that_of_the_simulator() {
-    let all = [Variant::SimpleSwap, Variant::Lalbo3, Variant::Torpor, Variant::Sharing];
+    let all = [
+        Variant::SimpleSwap,
+        Variant::Lalbo3,
+        Variant::Torpor,
+        Variant::Sharing,
+    ];
     compare(&all, 20, 8).await;
 }
 
@@ -216,6 +239,9 @@ fn the_comparison_has_something_to_compare() {
     let setting = setting(20);
     let outcome = |variant| Measured::simulated(&simulate(&setting, variant));
     let (swap, sharing) = (outcome(Variant::SimpleSwap), outcome(Variant::Sharing));
-    assert!(sharing.failed_percent + ERROR < swap.failed_percent, "{swap:?} {sharing:?}");
+    assert!(
+        sharing.failed_percent + ERROR < swap.failed_percent,
+        "{swap:?} {sharing:?}"
+    );
     assert!(sharing.host_bytes * 2 < swap.host_bytes);
 }

@@ -114,7 +114,11 @@ async fn the_bytes_that_models_share_are_moved_once() {
     for name in ["a", "b"] {
         assert_eq!(ask(&gateway, name).await.status, StatusCode::OK);
     }
-    let bytes = metric(&gateway, "tetris_gateway_gpu_load_bytes_total{pool=\"main\"}").await;
+    let bytes = metric(
+        &gateway,
+        "tetris_gateway_gpu_load_bytes_total{pool=\"main\"}",
+    )
+    .await;
     assert_eq!(bytes, 600 * MB);
 }
 
