@@ -51,6 +51,20 @@ impl Manager {
         }
     }
 
+    /// Sets the length in bytes up to which a model is light on a device: that of a model whose
+    /// transfer its inference hides, which depends on the device's link.
+    pub fn set_light_bytes(&mut self, device: DeviceId, light_bytes: u64) {
+        if let Some(device) = self.devices.get_mut(&device) {
+            device.config.light_bytes = light_bytes;
+        }
+    }
+
+    /// Length in bytes up to which a model is light on a device.
+    pub fn light_bytes(&self, device: DeviceId) -> u64 {
+        let device = self.devices.get(&device);
+        device.map_or(self.config.light_bytes, |device| device.config.light_bytes)
+    }
+
     /// Forgets a lost device and everything on it. Returns the clients and the models that they
     /// held there.
     pub fn remove_device(&mut self, device: DeviceId) -> Vec<(ClientId, ModelKey)> {
@@ -322,6 +336,11 @@ impl Manager {
     /// Returns the usage of a device.
     pub fn usage(&self, device: DeviceId) -> Option<Usage> {
         self.devices.get(&device).map(Device::usage)
+    }
+
+    /// A device.
+    pub(super) fn device_of(&self, device: DeviceId) -> Option<&Device> {
+        self.devices.get(&device)
     }
 
     #[cfg(test)]

@@ -43,6 +43,7 @@ mod error;
 mod evict;
 mod manager;
 mod model;
+mod presence;
 
 #[cfg(test)]
 mod property;
@@ -54,3 +55,4 @@ pub use config::{ClientId, Config, DeviceId, TenantId};
 pub use error::{ModelError, Refusal};
 pub use manager::Manager;
 pub use model::{ModelKey, ModelSpec, Part};
+pub use presence::Presence;

@@ -19,6 +19,8 @@ pub(super) enum Job {
 /// Objects to copy.
 #[derive(Debug)]
 pub(super) struct Load {
+    /// Its number among the transfers to the device.
+    pub number: u64,
     pub tenant: TenantId,
     pub copies: Vec<Copy>,
     pub sources: Arc<Sources>,

@@ -52,6 +52,7 @@ impl<D: DeviceMemory> State<D> {
             return BTreeMap::new();
         };
         slot.lost = Some(why.to_owned());
+        slot.transfers.clear();
         let chunks = std::mem::take(&mut slot.chunks);
         self.manager.remove_device(device);
         self.leases.retain(|_, lease| {

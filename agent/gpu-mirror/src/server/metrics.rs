@@ -35,6 +35,8 @@ counters! {
     connections_broken;
     /// Models requested by clients.
     acquires;
+    /// Of those, models requested without their memory, ahead of their use.
+    prefetches;
     /// Models admitted.
     admitted;
     /// Models admitted that were already complete on the device.

@@ -49,6 +49,7 @@ mod failure;
 mod importer;
 mod jobs;
 mod lingering;
+mod links;
 mod listen;
 mod lost;
 mod mailbox;
@@ -61,6 +62,7 @@ mod session;
 mod source;
 mod state;
 mod tenant;
+mod transfers;
 mod worker;
 
 #[cfg(test)]
@@ -78,6 +80,7 @@ use tetris_wire::Bell;
 
 pub use config::{DEFAULT_KEEP_PINNED, DEFAULT_MEMORY_PATIENCE, Limits, ServerConfig};
 pub use error::ServerError;
+pub use links::DeviceLinks;
 pub use metrics::Counters;
 pub use report::{DeviceReport, Report, TenantReport};
 
@@ -88,6 +91,7 @@ use self::listen::{Listener, TenantSocket};
 use self::maker::Maker;
 use self::state::{Slot, State};
 use self::tenant::Tenant;
+use self::transfers::Transfers;
 use self::worker::Worker;
 use crate::copy::{Executor, ExecutorConfig, Registrar, RegistrationThread};
 use crate::memory::{DeviceInfo, DeviceMemory};
@@ -406,6 +410,8 @@ fn slot<D: DeviceMemory>(
         checking: None,
         chunks: BTreeMap::new(),
         lingering: BTreeMap::new(),
+        links: DeviceLinks::default(),
+        transfers: Transfers::default(),
         jobs,
     }
 }

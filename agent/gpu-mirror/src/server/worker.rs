@@ -77,7 +77,7 @@ impl<D: DeviceMemory> Worker<D> {
             self.core.unpin(load.sources.pool());
         }
         match done {
-            Ok(()) => self.core.state().loaded(),
+            Ok(()) => self.core.state().loaded(self.id, load),
             Err(error) => {
                 self.core.fail(self.id, load, &error);
                 self.check();

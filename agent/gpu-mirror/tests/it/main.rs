@@ -17,6 +17,7 @@ mod mirror;
 mod mirror_session;
 #[path = "../../../../fuzz/seeds/mirror_session.rs"]
 mod mirror_session_seeds;
+mod prefetch;
 mod processes;
 mod ptx;
 mod refusals;

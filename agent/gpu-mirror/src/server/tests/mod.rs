@@ -82,6 +82,8 @@ impl Fixture {
             checking: None,
             chunks: BTreeMap::new(),
             lingering: BTreeMap::new(),
+            links: DeviceLinks::default(),
+            transfers: Transfers::default(),
             jobs: sender,
         };
         let state = State::new(manager, BTreeMap::from([(DEVICE, slot)]));
