@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use tetris_gpu_mirror::arena::ArenaConfig;
 use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
 use tetris_gpu_mirror::copy::ExecutorConfig;
-use tetris_gpu_mirror::memory::{DeviceMemory, MemoryKind};
 use tetris_gpu_mirror::memory::host::HostDevice;
+use tetris_gpu_mirror::memory::{DeviceMemory, MemoryKind};
 use tetris_gpu_mirror::protocol::{Acquire, Describe, ModelNamed, PROTOCOL, Reply, Request};
 use tetris_gpu_mirror::residency::{self, DeviceId, ModelKey, TenantId};
 use tetris_gpu_mirror::server::{Limits, ServedDevice, Server, ServerConfig};
@@ -217,7 +217,7 @@ fn script(store: &Store, small: &[ObjectRef], large: &[ObjectRef], silence: Dura
         greeting: [PROTOCOL.preamble().as_slice(), &hello.encode()].concat(),
         messages,
         // Waiting, Granted, Places, Arrived, Description and Progress.
-        passing: &[34, 36, 37, 38, 45, 49],
+        passing: &[34, 36, 37, 38, 45, 50],
         model: b"a file".to_vec(),
         silence,
     }

@@ -2,7 +2,8 @@
 
 use crate::mirror_session::{
     ACQUIRE_ALL_AND_WAIT, ACQUIRE_IN_ORDER, ACQUIRE_MANIFEST, ACQUIRE_TWO, ACQUIRE_UNKNOWN,
-    ALL_OBJECTS, ANSWER, DESCRIBE, LIST_DEVICES, ORDER, PREFETCH_TWO, RELEASE, STATUS, TAKEN, TWO_OBJECTS,
+    ALL_OBJECTS, ANSWER, DESCRIBE, LIST_DEVICES, ORDER, PREFETCH_TWO, RELEASE, STATUS, TAKEN,
+    TWO_OBJECTS,
 };
 use crate::session::{EVENTS, MODEL, NULL, OPEN_PIPE, SOCKET_WITH_DESCRIPTORS, UNREAD_SOCKET};
 use crate::steps::Steps;
@@ -54,7 +55,10 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 .hear(),
         ),
         ("valid-description", greeted().say(DESCRIBE).hear()),
-        ("hostile-description-while-held", prefetch().say(DESCRIBE).hear()),
+        (
+            "hostile-description-while-held",
+            prefetch().say(DESCRIBE).hear(),
+        ),
         ("valid-gone-before-taken", acquire().close(3)),
         ("valid-gone-while-held", held().close(3)),
         ("valid-status-while-held", held().say(STATUS).hear()),

@@ -90,13 +90,15 @@ impl Prefetch {
         this
     }
 
+    #[pyo3(signature = (kind, error, traceback, /))]
     fn __exit__(
         &self,
         py: Python<'_>,
-        _kind: Bound<'_, PyAny>,
-        _error: Bound<'_, PyAny>,
-        _traceback: Bound<'_, PyAny>,
+        kind: Bound<'_, PyAny>,
+        error: Bound<'_, PyAny>,
+        traceback: Bound<'_, PyAny>,
     ) {
+        let _unused = (kind, error, traceback);
         self.close(py);
     }
 

@@ -19,8 +19,10 @@ def model_of(folder: Path, numbers: range) -> Path:
     return write(folder / f"{numbers.start}.safetensors", tensors, {"format": "pt"})
 
 
-def states() -> list[tuple[str, int]]:
-    return [(model["state"], model["bytes_left"]) for model in tetris.gpu.status()["models"]]
+def state_of(held: tetris.gpu.Prefetch) -> tuple[str, int]:
+    (model,) = [model for model in tetris.gpu.status()["models"] if model["model"] == held.model]
+    assert model["bytes"] == held.nbytes
+    return model["state"], model["bytes_left"]
 
 
 @pytest.fixture
@@ -30,7 +32,6 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_prefetched_model_is_held_and_not_mapped(mirror: Mirror, model: Path) -> None:
-    known = len(states())
     with tetris.gpu.prefetch(model) as held:
         held.wait(LONG_S)
         assert (held.state, held.nbytes, held.bytes_left, held.reason) == ("resident", 6 * MIB, 0, None)
@@ -38,10 +39,7 @@ def test_a_prefetched_model_is_held_and_not_mapped(mirror: Mirror, model: Path) 
         usage = tetris.gpu.usage()
         assert usage["leases"] == 1
         assert usage["devices"][0]["held_bytes"] == 6 * MIB
-        status = tetris.gpu.status()
-        assert status["models"][known:] == [
-            {"model": held.model, "bytes": 6 * MIB, "state": "resident", "bytes_left": 0}
-        ]
+        assert state_of(held) == ("resident", 0)
         assert held.model is not None
         assert len(held.model) == 64
         loaded = tetris.gpu.load(model, "simulated")
@@ -88,7 +86,7 @@ def test_a_prefetch_waits_until_another_is_closed(mirror: Mirror, tmp_path: Path
         second.wait(0.01)
     first.close()
     second.wait(LONG_S)
-    assert states()[-2:] == [("absent", 40 * MIB), ("resident", 0)]
+    assert (state_of(first), state_of(second)) == (("absent", 40 * MIB), ("resident", 0))
     third = tetris.gpu.prefetch(model_of(tmp_path, range(40)), 0, wait=0)
     with pytest.raises(GpuUnavailableError, match="in use"):
         third.wait(LONG_S)

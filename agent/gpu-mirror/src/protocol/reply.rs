@@ -26,8 +26,8 @@ const HANDLES: u8 = 44;
 const DESCRIPTION: u8 = 45;
 const LINKS: u8 = 46;
 const TRANSFERS: u8 = 47;
-const MODELS: u8 = 48;
-const PROGRESS: u8 = 49;
+const MODELS: u8 = 49;
+const PROGRESS: u8 = 50;
 const CHUNKS: u8 = 64;
 
 /// Returns true for the frames that carry descriptors: kinds from 64 on.

@@ -16,7 +16,7 @@ use crate::arena::{ChunkId, ObjectPlace};
 /// Residency of models on the devices of a node.
 #[derive(Debug, Clone)]
 pub struct Manager {
-    config: Config,
+    pub(super) config: Config,
     devices: BTreeMap<DeviceId, Device>,
     /// Limit of a tenant's chunks on each device, in bytes.
     quotas: BTreeMap<TenantId, u64>,
@@ -49,20 +49,6 @@ impl Manager {
         if let Some(device) = self.devices.get_mut(&device) {
             device.limit_bytes = limit_bytes;
         }
-    }
-
-    /// Sets the length in bytes up to which a model is light on a device: that of a model whose
-    /// transfer its inference hides, which depends on the device's link.
-    pub fn set_light_bytes(&mut self, device: DeviceId, light_bytes: u64) {
-        if let Some(device) = self.devices.get_mut(&device) {
-            device.config.light_bytes = light_bytes;
-        }
-    }
-
-    /// Length in bytes up to which a model is light on a device.
-    pub fn light_bytes(&self, device: DeviceId) -> u64 {
-        let device = self.devices.get(&device);
-        device.map_or(self.config.light_bytes, |device| device.config.light_bytes)
     }
 
     /// Forgets a lost device and everything on it. Returns the clients and the models that they
@@ -336,6 +322,11 @@ impl Manager {
     /// Returns the usage of a device.
     pub fn usage(&self, device: DeviceId) -> Option<Usage> {
         self.devices.get(&device).map(Device::usage)
+    }
+
+    /// As [`Self::device_of`].
+    pub(super) fn device_of_mut(&mut self, device: DeviceId) -> Option<&mut Device> {
+        self.devices.get_mut(&device)
     }
 
     /// A device.

@@ -12,6 +12,8 @@ pub(super) enum Job {
     Free(Vec<Released>),
     /// Copies objects.
     Load(Load),
+    /// Drops chunks that only this tenant may get: it has left.
+    Leave(TenantId),
     /// Checks if the device still works.
     Check,
 }

@@ -25,4 +25,11 @@ impl<D: DeviceMemory + 'static> Server<D> {
             slot.links = links;
         }
     }
+
+    /// Sets the length in bytes up to which a model is light on a device, and leaves first: what
+    /// its link copies in the time that an inference hides.
+    pub fn set_light_bytes(&self, device: DeviceId, light_bytes: u64) {
+        let mut state = self.core.state();
+        state.manager.set_light_bytes(device, light_bytes);
+    }
 }

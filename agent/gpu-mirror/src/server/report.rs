@@ -48,6 +48,8 @@ pub struct DeviceReport {
     pub switch: Option<String>,
     /// Length in bytes up to which a model is light, and leaves first.
     pub light_bytes: u64,
+    /// Length of the chunks that exist ahead of need, in bytes. They count as free memory.
+    pub spare_bytes: u64,
     /// Length of the objects that are on their way to the device, in bytes.
     pub transfer_bytes: u64,
     /// Length of the stores' pages that are registered with the driver, and so referenced, in
@@ -121,6 +123,7 @@ impl<D: DeviceMemory> State<D> {
             bytes_per_second: slot.links.from_host,
             switch: slot.links.switch.clone(),
             light_bytes: self.manager.light_bytes(id),
+            spare_bytes: slot.spares.bytes(),
             transfer_bytes: slot.transfers.bytes(),
             pinned_bytes: slot.registrar.used_bytes(),
             unregistered: slot.registrar.refusal(),

@@ -15,6 +15,7 @@ use super::links::DeviceLinks;
 use super::mailbox::Mailbox;
 use super::metrics::Metrics;
 use super::source::Sources;
+use super::spares::Spares;
 use super::transfers::Transfers;
 use crate::arena::{ChunkId, ObjectPlace};
 use crate::copy::Registrar;
@@ -59,6 +60,8 @@ pub(super) struct Slot<D: DeviceMemory> {
     pub chunks: BTreeMap<(TenantId, ChunkId), Physical<D>>,
     /// Released chunks whose memory is not free, with the processes that may have it.
     pub lingering: BTreeMap<(TenantId, ChunkId), Vec<Arc<Importer>>>,
+    /// Chunks without objects.
+    pub spares: Spares<D>,
     /// Its links to the host and to other devices.
     pub links: DeviceLinks,
     /// Transfers that have not ended.
@@ -222,7 +225,7 @@ impl<D: DeviceMemory> State<D> {
     }
 
     /// Queues chunks for release by the worker, and counts evictions.
-    fn free(&mut self, device: DeviceId, freed: Freed, metrics: &Metrics) {
+    pub(super) fn free(&mut self, device: DeviceId, freed: Freed, metrics: &Metrics) {
         metrics.evicted.add(freed.evicted.len() as u64);
         metrics.dropped_objects.add(freed.dropped.len() as u64);
         if !freed.released.is_empty() {
@@ -234,6 +237,13 @@ impl<D: DeviceMemory> State<D> {
         if let Some(slot) = self.devices.get(&device) {
             // Workers live as long as their senders.
             let _sent = slot.jobs.send(job);
+        }
+    }
+
+    /// Has the devices' threads drop what they keep for a tenant that has left.
+    pub fn leave(&self, tenant: TenantId) {
+        for id in self.devices.keys() {
+            self.push(*id, Job::Leave(tenant));
         }
     }
 

@@ -8,11 +8,11 @@ use tetris_gpu_mirror::memory::host::Faults;
 use tetris_gpu_mirror::memory::{DeviceMemory, DeviceUuid};
 use tetris_gpu_mirror::protocol::{ErrorCode, ModelState, Reason, Reply, Request, TransferEntry};
 use tetris_gpu_mirror::residency::{ModelKey, ModelSpec, Part, TenantId};
-use tetris_gpu_mirror::server::{DeviceLinks, Limits};
+use tetris_gpu_mirror::server::{DeviceLinks, Limits, ServerConfig};
 use tetris_store_layout::{CreateOptions, ObjectRef, Store};
 
 use crate::mirror::raw::Raw;
-use crate::mirror::{DEVICE, LONG, MIB, Mirror, check, eventually, publish};
+use crate::mirror::{DEVICE, LONG, MIB, Mirror, check, config, eventually, publish};
 
 fn uuid(mirror: &Mirror) -> DeviceUuid {
     mirror.device.info().unwrap().uuid
@@ -110,7 +110,11 @@ fn a_store_tells_nothing_of_anothers_models() {
 
 #[test]
 fn links_and_transfers_are_told() {
-    let mirror = Mirror::new(16);
+    let patient = ServerConfig {
+        memory_patience: LONG,
+        ..config(Limits::default())
+    };
+    let mirror = Mirror::configured(16, &patient, None);
     let links = DeviceLinks {
         from_host: Some(25_000_000_000),
         switch: Some("0000:01:00.0".to_owned()),
@@ -118,7 +122,7 @@ fn links_and_transfers_are_told() {
     };
     mirror.server.set_links(DEVICE, links);
     let model = mirror.model(&["a", "b"], 1024);
-    // Of the chunk's creation: the device has no memory for as long as the server is patient.
+    // The device has no memory for a chunk for now.
     mirror.faults(Faults {
         creates: 0,
         ..Faults::default()
@@ -139,10 +143,28 @@ fn links_and_transfers_are_told() {
     assert_eq!(named.links[0].bytes_per_second, Some(50));
     let report = mirror.server.report();
     assert_eq!(report.devices[0].transfer_bytes, 2 * MIB);
+    mirror.faults(Faults::default());
+    assert!(held.wait(LONG).unwrap());
+    eventually("the transfer has ended", || {
+        state(&mirror, &[key]).transfers.is_empty()
+    });
+}
+
+#[test]
+fn a_prefetch_that_fails_says_why() {
+    let mirror = Mirror::new(16);
+    let model = mirror.model(&["a", "b"], 1024);
+    mirror.faults(Faults {
+        creates: 0,
+        ..Faults::default()
+    });
+    let held = prefetch(&mirror, &model).unwrap();
     let failed = held.wait(LONG).unwrap_err();
     let full = Reason::DEVICE_FULL;
     assert!(matches!(failed, ClientError::Failed { reason, .. } if reason == full));
-    assert_eq!(state(&mirror, &[key]).transfers, [], "it has ended");
+    let again = held.wait(Duration::ZERO).unwrap_err();
+    assert!(matches!(again, ClientError::Failed { .. }), "{again}");
+    assert_eq!(state(&mirror, &[key(&model)]).transfers, []);
 }
 
 #[test]
@@ -227,9 +249,10 @@ fn an_earlier_server_is_named_as_such() {
     let server = std::thread::spawn(move || {
         for stream in listener.incoming().take(2) {
             let mut stream = stream.unwrap();
-            let mut greeting = [0; 12 + 10];
-            stream.read_exact(&mut greeting).unwrap();
-            stream.write_all(&greeting[..12]).unwrap();
+            let mut preamble = [0; 12];
+            stream.read_exact(&mut preamble).unwrap();
+            stream.write_all(&preamble).unwrap();
+            stream.read_exact(&mut [0; 10]).unwrap();
             let hello = Reply::HelloAck {
                 memory: MemoryKind::Host,
                 server: "0.0.9".to_owned(),

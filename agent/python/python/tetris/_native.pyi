@@ -406,7 +406,7 @@ class DeviceRegistry:
         wait: float | None = None,
         timeout: float | None = None,
     ) -> Prefetch:
-        """Have the mirror bring a model to its device of this number and hold it there; see :func:`tetris.gpu.prefetch`.
+        """Have the mirror bring a model to a device and hold it there; see :func:`tetris.gpu.prefetch`.
 
         Raises:
             ValueError: A time is negative.

@@ -45,7 +45,8 @@ fn replies<D: DeviceMemory>(
     let models = describe.models.iter();
     let models: Vec<_> = models.map(|key| model(state, id, tenant, *key)).collect();
     let usage = state.manager.usage(id).unwrap_or_default();
-    let switch = slot.links.switch.clone().unwrap_or_default();
+    let mut switch = slot.links.switch.clone().unwrap_or_default();
+    switch.truncate(switch.floor_char_boundary(MAX_NAME_BYTES));
     let description = Description {
         device: slot.uuid,
         capacity_bytes: usage.capacity_bytes,
@@ -55,7 +56,7 @@ fn replies<D: DeviceMemory>(
         links: links.len() as u32,
         transfers: transfers.len() as u32,
         models: models.len() as u32,
-        switch: switch[..switch.floor_char_boundary(MAX_NAME_BYTES)].to_owned(),
+        switch,
     };
     let mut replies = vec![Reply::Description(description)];
     replies.extend((!links.is_empty()).then_some(Reply::Links(links)));

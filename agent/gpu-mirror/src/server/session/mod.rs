@@ -103,7 +103,7 @@ impl<D: DeviceMemory> Session<D> {
                 Request::Prefetch(acquire) => {
                     self.core.metrics.prefetches.one();
                     if let Some(lease) = self.acquire(&acquire)? {
-                        self.keep(lease)?;
+                        self.hold(lease)?;
                     }
                 }
                 _ => {

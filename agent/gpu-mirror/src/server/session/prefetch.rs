@@ -14,7 +14,7 @@ const TELL: Duration = Duration::from_millis(50);
 
 impl<D: DeviceMemory> Session<D> {
     /// Holds the model, and reports its progress until the client releases it.
-    pub(super) fn keep(&self, lease: Lease<D>) -> Result<(), Ended> {
+    pub(super) fn hold(&self, lease: Lease<D>) -> Result<(), Ended> {
         let last = self.tell_progress(lease.held())?;
         // Ended before the client is told.
         drop(lease);
