@@ -58,6 +58,10 @@ reproduce-gpu-faas *ARGS:
 reproduce-torpor *ARGS:
     cargo run --release --locked -p tetris-scaler-simulator -- reproduce-torpor {{ARGS}}
 
+# Policies of requests to GPUs in the real gateway, with simulated executors, beside the simulator: minutes
+compare-gpu-policies:
+    cargo nextest run --release --locked -p tetris-gateway --run-ignored only --no-capture -E 'test(the_order_of_all_policies)'
+
 # BENCHMARKS.md, the chart and the README's figures, from the figures in docs/benchmarks
 bench-report:
     tests/bench-report

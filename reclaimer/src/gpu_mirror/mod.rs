@@ -8,6 +8,7 @@ mod check;
 mod config;
 mod descriptors;
 mod devices;
+mod links;
 mod opening;
 pub(crate) mod orders;
 mod references;

@@ -36,6 +36,13 @@ fn run(command: &Command) -> Result<()> {
                 let count = function.instance.len();
                 writeln!(out, "{name}: {count} instances, SLO {} ms", function.slo_ms)?;
             }
+            for (pool, of) in &config.gpu_pool {
+                let count = of.executors.len();
+                for (name, function) in &of.function {
+                    let slo = function.slo_ms;
+                    writeln!(out, "{name}: {count} GPUs of pool {pool}, SLO {slo} ms")?;
+                }
+            }
             Ok(())
         }
     }

@@ -18,12 +18,14 @@ pub(super) struct Object {
     /// Number of these models that a client holds.
     pub held: usize,
     pub copying: bool,
+    /// Number of devices that copy it from here.
+    pub pins: usize,
 }
 
 impl Object {
     /// Returns true if the object may leave the device.
     pub fn is_idle(&self) -> bool {
-        self.held == 0 && !self.copying
+        self.held == 0 && !self.copying && self.pins == 0
     }
 }
 

@@ -42,6 +42,16 @@ pub struct DeviceReport {
     pub leases: usize,
     /// Group size of copies, in bytes.
     pub group_bytes: u64,
+    /// Rate of the link from the host, in bytes per second; `None` if it is not known.
+    pub bytes_per_second: Option<u64>,
+    /// Name of the switch between the device and the host; `None` if it is not known.
+    pub switch: Option<String>,
+    /// Length in bytes up to which a model is light, and leaves first.
+    pub light_bytes: u64,
+    /// Length of the chunks that exist ahead of need, in bytes. They count as free memory.
+    pub spare_bytes: u64,
+    /// Length of the objects that are on their way to the device, in bytes.
+    pub transfer_bytes: u64,
     /// Length of the stores' pages that are registered with the driver, and so referenced, in
     /// bytes.
     pub pinned_bytes: u64,
@@ -110,6 +120,11 @@ impl<D: DeviceMemory> State<D> {
             usage: self.manager.usage(id).unwrap_or_default(),
             leases: self.leases_on(id),
             group_bytes: slot.group_bytes,
+            bytes_per_second: slot.links.from_host,
+            switch: slot.links.switch.clone(),
+            light_bytes: self.manager.light_bytes(id),
+            spare_bytes: slot.spares.bytes(),
+            transfer_bytes: slot.transfers.bytes(),
             pinned_bytes: slot.registrar.used_bytes(),
             unregistered: slot.registrar.refusal(),
             lost: slot.lost.clone(),

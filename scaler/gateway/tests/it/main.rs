@@ -13,6 +13,7 @@ mod forwarding;
 mod gateway;
 #[path = "../../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
+mod gpu;
 mod hostile;
 mod instance;
 mod life;

@@ -19,6 +19,7 @@ async fn the_page_of_metrics_has_every_metric() {
     gone.kill();
     let text =
         function("embed", "", &[address, here.address], 1) + &function("none", "queue = 0", &[], 1);
+    let text = text + "[gpu_pool.main]\nexecutors = []\n";
     let gateway = Gateway::start(&text).await;
     for _ in 0..2 {
         assert_eq!(ask(gateway.address, "embed").await.status, StatusCode::OK);
@@ -72,8 +73,11 @@ fn manual_pages_are_written_for_the_command_and_each_subcommand() {
 }
 
 #[test]
-fn the_example_is_a_valid_file() {
+fn the_examples_are_valid_files() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gateway.toml");
     let config = Config::read(path.as_ref()).unwrap();
     assert_eq!(config.function["embed"].instance.len(), 2);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gpu.toml");
+    let config = Config::read(path.as_ref()).unwrap();
+    assert_eq!(config.gpu_pool["main"].executors.len(), 2);
 }
