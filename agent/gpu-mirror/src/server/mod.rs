@@ -79,7 +79,7 @@ use tetris_wire::Bell;
 pub use config::{DEFAULT_KEEP_PINNED, DEFAULT_MEMORY_PATIENCE, Limits, ServerConfig};
 pub use error::ServerError;
 pub use metrics::Counters;
-pub use report::{DeviceReport, Report, TenantReport};
+pub use report::{DeviceReport, Report, Resident, TenantReport};
 
 use self::check::Checker;
 use self::core::Core;
@@ -397,6 +397,7 @@ fn slot<D: DeviceMemory>(
         uuid: info.uuid,
         name: info.name,
         mode: info.mode,
+        total_bytes: info.total_bytes,
         limit_bytes,
         making: None,
         making_bytes: 0,
