@@ -36,8 +36,8 @@ impl<'a> Gpus<'a> {
     /// Returns each GPU of a node that is of a type of the function, with the needs there.
     fn usable(&self, node: &str) -> impl Iterator<Item = (&'a GpuRoom, &GpuNeeds)> {
         let gpus = self.of_node.get(node).copied().unwrap_or_default();
-        gpus.iter().flat_map(|gpu| {
-            let of_type = self.needs.iter().filter(|one| one.kind == gpu.kind);
+        gpus.iter().flat_map(move |gpu| {
+            let of_type = self.needs.iter().filter(move |one| one.kind == gpu.kind);
             of_type.map(move |needs| (gpu, needs))
         })
     }

@@ -78,7 +78,7 @@ pub(super) fn gpus(entries: Vec<GpuEntry>) -> Result<Vec<NodeGpu>, String> {
     }
     let usable = entries.into_iter().filter(|gpu| gpu.usable);
     let each = usable.map(|gpu| {
-        let kind = gpu.kind.parse();
+        let kind = gpu.kind.parse::<GpuType>();
         let kind = kind.map_err(|error| format!("type of GPU {}: {error}", gpu.uuid))?;
         let stores = gpu.stores.iter();
         let resident = stores.flat_map(|store| {

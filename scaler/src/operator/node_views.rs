@@ -81,7 +81,7 @@ fn gpus<'a>(
     node: &str,
     held: impl Fn(usize) -> Option<&'a BTreeMap<ObjectId, u64>>,
 ) -> Vec<GpuView> {
-    let gpus = observed.gpus.get(node).map_or(&[][..], |gpus| gpus);
+    let gpus = observed.gpus.get(node).map_or(&[][..], |gpus| &**gpus);
     let each = gpus.iter().enumerate();
     each.map(|(at, gpu)| gpu.view(held(at))).collect()
 }

@@ -116,8 +116,7 @@ fn set_gpu(container: &mut Value, prepared: &Prepared, gpu: &MeasuredGpu) {
 }
 
 /// Sets the runtime class that gives containers their devices, the toleration of nodes for GPUs, and the
-/// annotation with all of a node's
-/// GPUs, until the operator chooses one.
+/// annotation with all of a node's GPUs, until the operator chooses one.
 fn share_gpus(pods: &mut Value, gpu: Option<&CheckedGpu>) {
     let annotations = object(pods, &["metadata", "annotations"]);
     annotations.insert(labels::GPU.to_owned(), labels::EVERY_GPU.into());

@@ -203,10 +203,10 @@ fn group(node: &PlanNode, functions: &[Function]) -> Result<Group, FieldFault> {
 fn gpus(node: &PlanNode, functions: &[Function]) -> Result<Vec<GpuView>, FieldFault> {
     let mut gpus = Vec::new();
     for gpu in &node.gpus {
-        let kind: GpuType = gpu
+        let kind = gpu
             .kind
-            .parse()
-            .map_err(|error| ("gpus", format!("{error}")))?;
+            .parse::<GpuType>()
+            .map_err(|error| ("gpus", error.to_string()))?;
         let Some(own_bytes) = gpu.memory_bytes.checked_sub(gpu.mirror_bytes) else {
             let problem = format!(
                 "found mirrorBytes {}, expected at most memoryBytes, {}",

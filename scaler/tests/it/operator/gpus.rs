@@ -208,7 +208,7 @@ fn nodes_for_gpus_get_no_instance_without_one() {
 #[test]
 fn tensors_that_others_hold_take_room() {
     let mut world = world(wants_gpu(), 10_000);
-    for (_, gpus) in &mut world.now.gpus {
+    for gpus in world.now.gpus.values_mut() {
         let mut all = gpus.to_vec();
         for gpu in &mut all {
             // 400 MiB of tensors do not fit beside these.
