@@ -12,6 +12,7 @@ mod links;
 mod opening;
 pub(crate) mod orders;
 mod references;
+mod residents;
 mod serve;
 mod server;
 mod thread;
@@ -23,6 +24,9 @@ mod tests;
 pub use config::{GpuMirrorConfig, Implementation, needs_restart};
 pub use devices::{Opened, open};
 pub use references::GpuMirrorReferences;
+#[cfg(feature = "node")]
+pub(crate) use residents::ResidencyMark;
+pub use residents::StoreResidents;
 pub use serve::GpuMirror;
 pub use server::Serves;
 pub use thread::GpuMirrorThread;

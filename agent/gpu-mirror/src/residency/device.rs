@@ -213,6 +213,17 @@ impl Device {
         });
     }
 
+    /// Returns the objects that are not being copied, by tenant and in order.
+    pub fn residents(&self) -> Vec<(TenantId, Vec<ObjectId>)> {
+        let mut all: BTreeMap<TenantId, Vec<ObjectId>> = BTreeMap::new();
+        for ((tenant, id), object) in &self.objects {
+            if !object.copying {
+                all.entry(*tenant).or_default().push(*id);
+            }
+        }
+        all.into_iter().collect()
+    }
+
     pub fn usage(&self) -> Usage {
         let held = self.objects.values().filter(|object| !object.is_idle());
         let live = self.arenas.values().map(|arena| arena.stats().live_bytes);

@@ -319,6 +319,12 @@ impl Manager {
         parts.filter(|part| !here(part)).copied().collect()
     }
 
+    /// Returns the objects that have arrived on a device, by tenant and in order.
+    pub fn residents(&self, device: DeviceId) -> Vec<(TenantId, Vec<ObjectId>)> {
+        let device = self.devices.get(&device);
+        device.map_or_else(Vec::new, Device::residents)
+    }
+
     /// Returns the usage of a device.
     pub fn usage(&self, device: DeviceId) -> Option<Usage> {
         self.devices.get(&device).map(Device::usage)

@@ -84,7 +84,7 @@ pub use config::{DEFAULT_KEEP_PINNED, DEFAULT_MEMORY_PATIENCE, Limits, ServerCon
 pub use error::ServerError;
 pub use links::DeviceLinks;
 pub use metrics::Counters;
-pub use report::{DeviceReport, Report, TenantReport};
+pub use report::{DeviceReport, Report, Resident, TenantReport};
 
 use self::check::Checker;
 use self::core::Core;
@@ -412,6 +412,7 @@ fn slot<D: DeviceMemory>(
         uuid: info.uuid,
         name: info.name,
         mode: info.mode,
+        total_bytes: info.total_bytes,
         limit_bytes,
         making: None,
         making_bytes: 0,

@@ -43,6 +43,8 @@ pub(super) struct Slot<D: DeviceMemory> {
     pub name: String,
     /// Mode in which processes may use it, at the server's start.
     pub mode: DeviceMode,
+    /// Length of its memory, in bytes.
+    pub total_bytes: u64,
     /// Most memory of the mirror there, in bytes; other programs can make its capacity less.
     pub limit_bytes: u64,
     /// Start of the call of the driver that the thread which makes chunks has not returned from.

@@ -160,6 +160,7 @@ pub fn node() -> NodeStatus {
             }),
         }],
         stores: vec![store("a"), store("b")],
+        gpus: Vec::new(),
         shortfalls: vec![shortfall(&["a", "b"], Goal::LowWatermark, 700)],
     }
 }
@@ -172,6 +173,7 @@ pub fn mirror() -> GpuMirrorStatus {
         uuid: DeviceUuid([number; 16]),
         name: "device".to_owned(),
         mode: DeviceMode::Shared,
+        total_bytes: 2000,
         limit_bytes: 1200,
         usage: Usage::default(),
         leases: 0,
