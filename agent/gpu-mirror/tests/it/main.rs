@@ -1,6 +1,7 @@
 //! Device memory, the protocol and the server, on the simulated device, on the fake driver and,
 //! where there is one, on a GPU.
 
+mod compatibility;
 mod compute;
 mod conformance;
 mod cuda;
