@@ -5,8 +5,9 @@
 
 use std::convert::Infallible;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tetris_store_layout::{
@@ -75,7 +76,7 @@ fn fill(store: &Store) {
     store.bind(&identity(), id).unwrap();
     let make = || Ok::<_, Infallible>(CAST.to_vec());
     store
-        .get_or_create(&cast(), Access::ReadOnly, make)
+        .get_or_create(&cast(), Access::ReadOnly, Duration::ZERO, make)
         .unwrap();
 }
 
