@@ -58,9 +58,19 @@ reproduce-gpu-faas *ARGS:
 reproduce-torpor *ARGS:
     cargo run --release --locked -p tetris-scaler-simulator -- reproduce-torpor {{ARGS}}
 
+# Policies of requests to GPUs in the real gateway, with simulated executors, beside the simulator: minutes
+compare-gpu-policies:
+    cargo nextest run --release --locked -p tetris-gateway --run-ignored only --no-capture -E 'test(the_order_of_all_policies)'
+
 # BENCHMARKS.md, the chart and the README's figures, from the figures in docs/benchmarks
 bench-report:
     tests/bench-report
+
+# The book, with search, in target/book; fails where a page or link is wrong. `--open` shows it
+book *ARGS:
+    python3 tests/book links
+    python3 tests/book reference
+    python3 tests/book build {{ARGS}}
 
 # Images of the daemon, the agent, the scaler and the webhook
 images:

@@ -36,13 +36,17 @@
 mod acquire;
 mod acquired;
 mod connect;
+mod describe;
 mod error;
 mod events;
 mod mapped;
+mod prefetched;
 mod reaper;
 
 pub use acquire::{Waiting, Wanted, WantedModel};
 pub use acquired::{Acquired, OnDevice};
 pub use connect::{Client, HangUp};
+pub use describe::DeviceState;
 pub use error::ClientError;
+pub use prefetched::Prefetched;
 pub use reaper::{UnmappingPause, settle_unmapping};

@@ -98,6 +98,7 @@ impl Device {
                 models: [request.spec.key()].into(),
                 held: 1,
                 copying: true,
+                pins: 0,
             };
             self.objects.insert((request.tenant, part.object), object);
         }
@@ -147,7 +148,7 @@ impl Device {
         }
         for part in request.spec.parts() {
             let here = self.objects.get(&(request.tenant, part.object));
-            if here.is_some_and(|object| object.held == 1 && !object.copying) {
+            if here.is_some_and(|object| object.held == 1 && !object.copying && object.pins == 0) {
                 self.remove(request.tenant, &part.object, freed);
             }
         }
@@ -157,7 +158,7 @@ impl Device {
     fn refusal(&self, request: &Request<'_>, no_room: &NoRoom) -> Refusal {
         let parts = request.spec.parts().iter();
         let all: Vec<(ObjectId, u64)> = parts.map(|part| (part.object, part.len)).collect();
-        let alone = Arena::new(self.config.arena).place(&all, u64::MAX);
+        let alone = Arena::new(self.config.arena.with_exact_chunks()).place(&all, u64::MAX);
         let alone = alone.map_or(u64::MAX, |placement| {
             placement.created.iter().map(|chunk| chunk.bytes).sum()
         });

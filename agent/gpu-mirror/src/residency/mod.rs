@@ -19,7 +19,8 @@
 //!   bandwidth contention"; "when only heavy models remain, Torpor adopts Least-Recently-Used (LRU)
 //!   policy". Torpor does not give the order among light models; LRU is our choice. If a quota is
 //!   the obstacle, only the tenant's own models leave. A model is light if it has at most
-//!   [`Config::light_bytes`].
+//!   [`Config::light_bytes`], or what its device's link copies in the
+//!   time that an inference hides ([`Manager::set_light_bytes`]).
 //! - B6: after an admission, a release or an eviction, chunks without held objects waste at most
 //!   [`ArenaConfig::waste_limit`] of their live bytes: the manager drops idle objects from the
 //!   emptiest chunks until that holds.
@@ -27,6 +28,8 @@
 //!   memory. A device on which no model must leave comes before all others.
 //! - B8: a released chunk whose memory processes keep counts, for the device and for its tenant,
 //!   until the caller reports that it is free ([`Manager::linger`]).
+//! - B11: an object that another device copies from stays in its place, unless it is damaged or its
+//!   device is lost.
 //!
 //! **Caveats.** The driver frees the memory of a dead client only after it has removed the client's
 //! mappings. So the creation of a chunk can fail although these numbers allow it, and the server then
@@ -41,8 +44,11 @@ mod config;
 mod device;
 mod error;
 mod evict;
+mod light;
 mod manager;
 mod model;
+mod pins;
+mod presence;
 
 #[cfg(test)]
 mod property;
@@ -54,3 +60,4 @@ pub use config::{ClientId, Config, DeviceId, TenantId};
 pub use error::{ModelError, Refusal};
 pub use manager::Manager;
 pub use model::{ModelKey, ModelSpec, Part};
+pub use presence::Presence;

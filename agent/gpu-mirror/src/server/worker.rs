@@ -22,6 +22,8 @@ pub(super) struct Worker<D: DeviceMemory> {
     pub group_bytes: u64,
     /// Checks of the device's bytes.
     pub checker: Checker,
+    /// The stream of copies from other devices, once there was one.
+    pub across: Option<D::Stream>,
 }
 
 impl<D: DeviceMemory> Worker<D> {
@@ -30,7 +32,7 @@ impl<D: DeviceMemory> Worker<D> {
         while let Some(job) = self.next(jobs) {
             match job {
                 // The thread that makes chunks has done it.
-                Job::Free(_) => {}
+                Job::Free(_) | Job::Leave(_) => {}
                 Job::Load(load) => self.load(&load),
                 Job::Check => self.check(),
             }
@@ -77,7 +79,7 @@ impl<D: DeviceMemory> Worker<D> {
             self.core.unpin(load.sources.pool());
         }
         match done {
-            Ok(()) => self.core.state().loaded(),
+            Ok(()) => self.core.state().loaded(self.id, load),
             Err(error) => {
                 self.core.fail(self.id, load, &error);
                 self.check();
@@ -94,8 +96,12 @@ impl<D: DeviceMemory> Worker<D> {
     }
 
     fn copy(&mut self, load: &Load) -> Result<(), CopyError> {
-        let plan = TransferPlan::new(&load.copies, self.group_bytes);
         let targets = self.targets(load);
+        let copies = self.copy_from_peers(load, &targets);
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let plan = TransferPlan::new(&copies, self.group_bytes);
         let (core, id) = (Arc::clone(&self.core), self.id);
         let report = self.executor.run(
             &plan,

@@ -82,6 +82,9 @@ impl Fixture {
             checking: None,
             chunks: BTreeMap::new(),
             lingering: BTreeMap::new(),
+            spares: Spares::new(0, 4 << 20),
+            links: DeviceLinks::default(),
+            transfers: Transfers::default(),
             jobs: sender,
         };
         let state = State::new(manager, BTreeMap::from([(DEVICE, slot)]));
@@ -145,6 +148,7 @@ impl Fixture {
             executor: Executor::with(self.registrar(), ExecutorConfig::default()),
             group_bytes: GROUP_BYTES,
             checker: Checker::new(0),
+            across: None,
         };
         (worker, sender, copies)
     }
