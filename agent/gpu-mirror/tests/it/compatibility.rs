@@ -271,7 +271,10 @@ fn frames_of_every_version_are_read() {
     for (name, frame) in lines() {
         let line = format!("{name} {frame}");
         let found = text.lines().any(|other| other == line);
-        assert!(found, "expected the line `{line}`; UPDATE_FIXTURES=1 adds it");
+        assert!(
+            found,
+            "expected the line `{line}`; UPDATE_FIXTURES=1 adds it"
+        );
     }
     for fixture_name in FIXTURES {
         let text = std::fs::read_to_string(fixture(fixture_name)).unwrap();
