@@ -69,6 +69,7 @@ impl Fixture {
             uuid: crate::memory::DeviceUuid([9; 16]),
             name: String::new(),
             mode: crate::memory::DeviceMode::Shared,
+            total_bytes: 8 << 20,
             limit_bytes: 8 << 20,
             making: None,
             making_bytes: 0,
