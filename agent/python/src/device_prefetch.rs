@@ -51,7 +51,7 @@ impl Prefetch {
         self.0.bytes_left()
     }
 
-    /// Why it failed; `None` if it did not.
+    /// Reason that it failed; `None` if it did not.
     #[getter]
     fn reason(&self, py: Python<'_>) -> Option<String> {
         let error = py.detach(|| self.0.error());

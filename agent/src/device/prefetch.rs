@@ -221,7 +221,7 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known, with the mirror's latest messages.
+    /// Known state, with the mirror's latest messages.
     fn looked(&self) -> MutexGuard<'_, Known> {
         let mut known = self.lock();
         let mut held = known.held.iter();

@@ -61,7 +61,7 @@ pub fn check_pair<D: DeviceMemory>(device: &D, source: &D) -> Result<bool, Broke
     let written = fill(source, &again, 32)?;
     rule(
         read(source, &again)? == written,
-        "devices write to their own memory",
+        "devices write to separate memory",
         "others",
     )?;
     Ok(true)
