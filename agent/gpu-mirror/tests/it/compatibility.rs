@@ -3,6 +3,7 @@
 //! A fixture has a line for each message: its side and name, and the frame in hexadecimal. `UPDATE_FIXTURES=1` adds the messages
 //! that the one of the current version lacks, and changes no line.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use tetris_gpu_mirror::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
@@ -221,7 +222,10 @@ fn replies() -> Vec<(&'static str, Reply)> {
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _infallible = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn bytes(hexadecimal: &str) -> Vec<u8> {
@@ -251,7 +255,7 @@ fn update(file: &Path) {
     for (name, frame) in lines() {
         let head = format!("{name} ");
         if !text.lines().any(|line| line.starts_with(&head)) {
-            text += &format!("{head}{frame}\n");
+            let _infallible = writeln!(text, "{head}{frame}");
         }
     }
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();

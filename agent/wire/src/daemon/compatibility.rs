@@ -4,6 +4,7 @@
 //! that the one of the current version lacks, and changes no line.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use tetris_store_layout::{
@@ -136,7 +137,10 @@ fn messages() -> Vec<(&'static str, Message)> {
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _infallible = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn bytes(hexadecimal: &str) -> Vec<u8> {
@@ -162,7 +166,7 @@ fn update(file: &Path) {
     for (name, frame) in lines() {
         let head = format!("{name} ");
         if !text.lines().any(|line| line.starts_with(&head)) {
-            text += &format!("{head}{frame}\n");
+            let _infallible = writeln!(text, "{head}{frame}");
         }
     }
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();

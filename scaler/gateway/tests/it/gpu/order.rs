@@ -182,6 +182,7 @@ async fn measure(setting: NodeSetting, variant: Variant, slower: u32) -> Measure
 }
 
 /// Runs the policies side by side, and checks their order.
+#[expect(clippy::print_stdout, reason = "the figures of a run by hand")]
 async fn compare(variants: &[Variant], seconds: u64, slower: u32) {
     let setting = setting(seconds);
     let runs = variants.iter().map(|&variant| {
