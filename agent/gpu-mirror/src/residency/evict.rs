@@ -44,7 +44,7 @@ impl Device {
                 if object.copying {
                     return false;
                 }
-                any_idle |= object.held == 0;
+                any_idle |= object.is_idle();
             }
         }
         any_idle

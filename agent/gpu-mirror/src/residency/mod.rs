@@ -27,6 +27,10 @@
 //!   memory. A device on which no model must leave comes before all others.
 //! - B8: a released chunk whose memory processes keep counts, for the device and for its tenant,
 //!   until the caller reports that it is free ([`Manager::linger`]).
+//! - B9: kept objects ([`Manager::keep`]) leave only after every idle model, the least recently
+//!   used template first, and of each from the end of its prefix. They make room for clients, not
+//!   for another template.
+//! - B10: an object that several templates keep is there once, and stays while one of them keeps it.
 //!
 //! **Caveats.** The driver frees the memory of a dead client only after it has removed the client's
 //! mappings. So the creation of a chunk can fail although these numbers allow it, and the server then
@@ -43,6 +47,7 @@ mod error;
 mod evict;
 mod manager;
 mod model;
+mod template;
 
 #[cfg(test)]
 mod property;
@@ -54,3 +59,4 @@ pub use config::{ClientId, Config, DeviceId, TenantId};
 pub use error::{ModelError, Refusal};
 pub use manager::Manager;
 pub use model::{ModelKey, ModelSpec, Part};
+pub use template::{Filling, PrefixUsage};

@@ -20,7 +20,8 @@ _METHODS = (
     "__len__ dim element_size get_device is_complex is_contiguous is_floating_point is_signed ndimension nelement "
     "numel requires_grad_ size storage_offset stride"
 )
-_METADATA = frozenset(
+#: Functions of torch that ask for no bytes.
+METADATA = frozenset(
     [getattr(torch.Tensor, name).__get__ for name in _PROPERTIES.split() if hasattr(torch.Tensor, name)]
     + [getattr(torch.Tensor, name) for name in _METHODS.split() if hasattr(torch.Tensor, name)]
 )
@@ -148,6 +149,6 @@ class _Watch(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func not in _METADATA and not self._first_use.is_over:
+        if func not in METADATA and not self._first_use.is_over:
             self._first_use.used(_flat((args, kwargs)))
         return func(*args, **kwargs)

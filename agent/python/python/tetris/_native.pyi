@@ -208,6 +208,12 @@ class File:
     def metadata(self) -> dict[str, str] | None:
         """Return the strings under ``__metadata__``; `None` if there are none."""
 
+    def content_id(self) -> str | None:
+        """Return the id of the file's tensors, names, types and shapes, as 64 hexadecimal digits.
+
+        Reads no tensor. `None` for a file that the store does not know yet, because no process has loaded it.
+        """
+
     def leave(self) -> str | None:
         """Return why a file that is too new to be shared, and not small, is for another to load; `None` otherwise.
 
