@@ -58,6 +58,10 @@ reproduce-gpu-faas *ARGS:
 reproduce-torpor *ARGS:
     cargo run --release --locked -p tetris-scaler-simulator -- reproduce-torpor {{ARGS}}
 
+# The evaluation of TIDAL on the simulated device: the paper's figures beside ours. `--format json` for all of them
+reproduce-tidal *ARGS:
+    cargo run --release --locked -p tetris-gpu-bench --bin reproduce-tidal -- {{ARGS}}
+
 # BENCHMARKS.md, the chart and the README's figures, from the figures in docs/benchmarks
 bench-report:
     tests/bench-report

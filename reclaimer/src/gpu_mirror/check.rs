@@ -11,6 +11,7 @@ use crate::field_error::FieldError;
 const GROUP_BYTES: std::ops::RangeInclusive<u64> = 65_536..=67_108_864;
 /// At most a day: longer references would only keep room from the store.
 const PINNED_SECS: std::ops::RangeInclusive<u64> = 0..=86_400;
+const TEMPLATE_TTFT_MS: std::ops::RangeInclusive<u64> = 1..=600_000;
 const STREAMS: std::ops::RangeInclusive<usize> = 1..=16;
 const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=65_536;
 
@@ -52,6 +53,8 @@ impl GpuMirrorConfig {
         let group_bytes = self.group_bytes.unwrap_or(*GROUP_BYTES.start());
         mistakes.range("group_bytes", group_bytes, &GROUP_BYTES);
         mistakes.range("pinned_secs", self.pinned_secs, &PINNED_SECS);
+        let ttft_ms = self.template_ttft_ms;
+        mistakes.range("template_ttft_ms", ttft_ms, &TEMPLATE_TTFT_MS);
         mistakes.range("streams", self.streams, &STREAMS);
         mistakes.range("connections", self.connections, &CONNECTIONS);
         let own = 1..=self.connections;

@@ -35,6 +35,7 @@
 
 mod acquire;
 mod acquired;
+mod arrivals;
 mod connect;
 mod error;
 mod events;
@@ -43,6 +44,7 @@ mod reaper;
 
 pub use acquire::{Waiting, Wanted, WantedModel};
 pub use acquired::{Acquired, OnDevice};
+pub use arrivals::Arrivals;
 pub use connect::{Client, HangUp};
 pub use error::ClientError;
 pub use reaper::{UnmappingPause, settle_unmapping};

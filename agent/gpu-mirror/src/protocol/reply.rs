@@ -4,8 +4,9 @@ use tetris_store_layout::{Digest, ObjectId};
 use tetris_wire::{FrameHeader, MAX_TEXT_BYTES, ProtocolError, Reader, Writer};
 
 use super::types::{
-    DeviceEntry, DeviceStatus, ErrorCode, MAX_CHUNKS_PER_MESSAGE, MAX_DEVICES, MAX_NAME_BYTES,
-    MAX_NUMBERS_PER_MESSAGE, MAX_PLACES_PER_MESSAGE, PlaceEntry, Reason, Refused, StatusReport,
+    DeviceEntry, DeviceStatus, ErrorCode, Kept, MAX_CHUNKS_PER_MESSAGE, MAX_DEVICES,
+    MAX_NAME_BYTES, MAX_NUMBERS_PER_MESSAGE, MAX_PLACES_PER_MESSAGE, PlaceEntry, Reason, Refused,
+    StatusReport,
 };
 use crate::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
 
@@ -22,6 +23,7 @@ const RELEASED: u8 = 41;
 const STATUS_REPORT: u8 = 42;
 const ERROR: u8 = 43;
 const HANDLES: u8 = 44;
+const KEPT: u8 = 48;
 const CHUNKS: u8 = 64;
 
 /// Returns true for the frames that carry descriptors: kinds from 64 on.
@@ -87,6 +89,8 @@ pub enum Reply {
         /// The reason, for people; at most [`MAX_TEXT_BYTES`].
         text: String,
     },
+    /// The prefix of the held model that stays on the device.
+    Kept(Kept),
     /// Chunks as legacy IPC handles: lengths in bytes and handles, 1 to [`MAX_CHUNKS_PER_MESSAGE`].
     Handles(Vec<(u64, [u8; HANDLE_BYTES])>),
     /// Chunks as descriptors: lengths in bytes, 1 to [`MAX_CHUNKS_PER_MESSAGE`]; one descriptor for
@@ -117,6 +121,10 @@ impl Reply {
             Self::Places(places) => Writer::new(PLACES).list(places, put_place).end(),
             Self::Arrived(indexes) => Writer::new(ARRIVED).list(indexes, put_index).end(),
             Self::Complete => Writer::new(COMPLETE).end(),
+            Self::Kept(kept) => Writer::new(KEPT)
+                .u64(kept.prefix_bytes)
+                .u64(kept.bytes_per_sec)
+                .end(),
             Self::Failed { reason, text } => put_reason(FAILED, reason.0, text),
             Self::Released => Writer::new(RELEASED).end(),
             Self::StatusReport(report) => put_status(report),
@@ -147,6 +155,14 @@ impl Reply {
             ARRIVED => reader("4 for each of 1 to 8192 indexes")
                 .list(MAX_NUMBERS_PER_MESSAGE, Reader::u32)
                 .map(Self::Arrived),
+            KEPT => {
+                let mut from = reader("16");
+                let (prefix_bytes, bytes_per_sec) = (from.u64()?, from.u64()?);
+                from.end(Self::Kept(Kept {
+                    prefix_bytes,
+                    bytes_per_sec,
+                }))
+            }
             COMPLETE => reader("0").end(Self::Complete),
             FAILED => take_failed(reader("2 and a text of at most 512")),
             RELEASED => reader("0").end(Self::Released),

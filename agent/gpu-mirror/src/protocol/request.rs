@@ -16,6 +16,7 @@ const ORDER: u8 = 5;
 const TAKEN: u8 = 6;
 const RELEASE: u8 = 7;
 const STATUS: u8 = 8;
+const KEEP: u8 = 16;
 
 /// Identification of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +65,14 @@ pub enum Request {
     Release,
     /// Requests the server's status.
     Status,
+    /// Requests that a prefix of the held model stays on the device after the client has left.
+    Keep {
+        /// Time to the first token with the whole model on the device, in microseconds; 0: the
+        /// client has not measured it.
+        ttft_us: u64,
+        /// Limit of the prefix in bytes; 0: no prefix is kept any more.
+        most_bytes: u64,
+    },
 }
 
 impl Request {
@@ -86,6 +95,10 @@ impl Request {
             Self::Taken => Writer::new(TAKEN).end(),
             Self::Release => Writer::new(RELEASE).end(),
             Self::Status => Writer::new(STATUS).end(),
+            Self::Keep {
+                ttft_us,
+                most_bytes,
+            } => Writer::new(KEEP).u64(*ttft_us).u64(*most_bytes).end(),
         }
     }
 
@@ -119,6 +132,14 @@ impl Request {
             TAKEN => reader("0").end(Self::Taken),
             RELEASE => reader("0").end(Self::Release),
             STATUS => reader("0").end(Self::Status),
+            KEEP => {
+                let mut from = reader("16");
+                let (ttft_us, most_bytes) = (from.u64()?, from.u64()?);
+                from.end(Self::Keep {
+                    ttft_us,
+                    most_bytes,
+                })
+            }
             kind => Err(ProtocolError::UnknownKind(kind)),
         }
     }

@@ -275,6 +275,40 @@ impl Manager {
         object.is_some_and(|object| object.kept > 0)
     }
 
+    /// Returns true if this number of leading objects of this model, in this order, is kept.
+    pub fn keeps(
+        &self,
+        device: DeviceId,
+        tenant: TenantId,
+        spec: &ModelSpec,
+        parts: usize,
+    ) -> bool {
+        let device = self.devices.get(&device);
+        let template = device.and_then(|device| device.templates.get(&(tenant, spec.key())));
+        match template {
+            Some(template) => template.kept == parts && template.spec == *spec,
+            None => parts == 0,
+        }
+    }
+
+    /// Objects of a kept prefix that are not on the device, in order.
+    pub fn missing_of_prefix(
+        &self,
+        device: DeviceId,
+        tenant: TenantId,
+        key: ModelKey,
+    ) -> Vec<Part> {
+        let Some(device) = self.devices.get(&device) else {
+            return Vec::new();
+        };
+        let Some(template) = device.templates.get(&(tenant, key)) else {
+            return Vec::new();
+        };
+        let prefix = template.spec.parts().iter().take(template.kept);
+        let absent = |part: &&Part| !device.objects.contains_key(&(tenant, part.object));
+        prefix.filter(absent).copied().collect()
+    }
+
     /// State of a model's kept prefix; `None` without a template.
     pub fn prefix_usage(
         &self,
@@ -300,9 +334,4 @@ impl Manager {
         };
         names.filter_map(template).collect()
     }
-}
-
-impl ModelKey {
-    const MIN: Self = Self(tetris_store_layout::Digest([0; 32]));
-    const MAX: Self = Self(tetris_store_layout::Digest([u8::MAX; 32]));
 }

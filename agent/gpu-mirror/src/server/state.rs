@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use tetris_store_layout::ObjectId;
+use tetris_store_layout::{ObjectId, ObjectRef};
 
 use super::damaged::Damaged;
 use super::importer::Importer;
@@ -14,12 +14,13 @@ use super::jobs::{Job, Load};
 use super::mailbox::Mailbox;
 use super::metrics::Metrics;
 use super::source::Sources;
+use super::templates::{TemplateConfig, Templates};
 use crate::arena::{ChunkId, ObjectPlace};
 use crate::copy::Registrar;
 use crate::memory::{DeviceMemory, DeviceMode, DeviceUuid};
 use crate::protocol::Reason;
 use crate::residency::{
-    Admission, ClientId, DeviceId, Failed, Freed, Manager, ModelSpec, Refusal, TenantId,
+    Admission, ClientId, Copy, DeviceId, Failed, Freed, Manager, ModelSpec, Refusal, TenantId,
 };
 
 /// An existing chunk.
@@ -95,6 +96,10 @@ pub(super) struct Held {
     pub chunks: Vec<ChunkId>,
     pub places: Vec<(ObjectId, ObjectPlace)>,
     pub copy_bytes: u64,
+    /// The model.
+    pub spec: ModelSpec,
+    /// Its objects in the store.
+    pub objects: Arc<BTreeMap<ObjectId, ObjectRef>>,
 }
 
 /// The chunks of a model.
@@ -112,16 +117,22 @@ pub(super) struct State<D: DeviceMemory> {
     pub(super) leases: BTreeMap<ClientId, Lease>,
     /// Connections that wait for room.
     pub(super) waiting: BTreeMap<u64, (TenantId, Arc<Mailbox>)>,
+    pub(super) templates: Templates,
     next: u64,
 }
 
 impl<D: DeviceMemory> State<D> {
-    pub fn new(manager: Manager, devices: BTreeMap<DeviceId, Slot<D>>) -> Self {
+    pub fn new(
+        manager: Manager,
+        devices: BTreeMap<DeviceId, Slot<D>>,
+        templates: TemplateConfig,
+    ) -> Self {
         Self {
             manager,
             devices,
             leases: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            templates: Templates::new(templates),
             next: 0,
         }
     }
@@ -149,6 +160,7 @@ impl<D: DeviceMemory> State<D> {
             .manager
             .admit(ask.tenant, client, ask.spec, ask.on, ask.now_ms)?;
         metrics.admitted.one();
+        self.uses_template(admission.device, ask.tenant, ask.spec.key());
         let held = self.lease(client, ask, &admission);
         if held.copy_bytes == 0 {
             metrics.resident.one();
@@ -193,6 +205,8 @@ impl<D: DeviceMemory> State<D> {
             chunks,
             places: admission.places.clone(),
             copy_bytes,
+            spec: ask.spec.clone(),
+            objects: Arc::clone(ask.sources.objects()),
         }
     }
 
@@ -212,7 +226,7 @@ impl<D: DeviceMemory> State<D> {
     }
 
     /// Queues chunks for release by the worker, and counts evictions.
-    fn free(&mut self, device: DeviceId, freed: Freed, metrics: &Metrics) {
+    pub(super) fn free(&mut self, device: DeviceId, freed: Freed, metrics: &Metrics) {
         metrics.evicted.add(freed.evicted.len() as u64);
         metrics.dropped_objects.add(freed.dropped.len() as u64);
         if !freed.released.is_empty() {
@@ -220,7 +234,7 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
-    fn push(&self, device: DeviceId, job: Job) {
+    pub(super) fn push(&self, device: DeviceId, job: Job) {
         if let Some(slot) = self.devices.get(&device) {
             // Workers live as long as their senders.
             let _sent = slot.jobs.send(job);
@@ -301,8 +315,18 @@ impl<D: DeviceMemory> State<D> {
         chunks.filter(absent).filter_map(bytes).collect()
     }
 
-    /// Returns true if a client waits for any of the objects.
+    /// The device of a client's model; `None` if it holds none.
+    pub fn device_of(&self, client: ClientId) -> Option<DeviceId> {
+        self.leases.get(&client).map(|lease| lease.device)
+    }
+
+    /// Returns true if a client waits for any of the objects, or a template keeps one of them.
     fn is_wanted(&self, device: DeviceId, load: &Load) -> bool {
+        let tenant = load.tenant;
+        let kept = |copy: &Copy| self.manager.is_kept(device, tenant, &copy.object);
+        if load.copies.iter().any(kept) {
+            return true;
+        }
         let mut leases = self.leases.values();
         leases.any(|lease| {
             (lease.device, lease.tenant) == (device, load.tenant)

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Instant;
 
 use super::check::Checker;
 use super::core::Core;
@@ -97,12 +98,14 @@ impl<D: DeviceMemory> Worker<D> {
         let plan = TransferPlan::new(&load.copies, self.group_bytes);
         let targets = self.targets(load);
         let (core, id) = (Arc::clone(&self.core), self.id);
+        let begun = Instant::now();
         let report = self.executor.run(
             &plan,
             &|object| load.sources.get(object, id),
             &targets,
             &mut |object| core.arrived(id, load.tenant, &object),
         )?;
+        core.measured(id, plan.bytes(), begun.elapsed());
         core.metrics.direct_bytes.add(report.direct_bytes);
         core.metrics.staged_bytes.add(report.staged_bytes);
         Ok(())

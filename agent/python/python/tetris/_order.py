@@ -29,8 +29,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tetris._agent import agent
 from tetris._log import logger
 from tetris._trace import LAST, MAX_RUNS, Origins, Phase, Trace, Use
+from tetris.errors import LoadError
 
 #: An order file, names in the order of their use, or `False` for the order of the file.
 Order = str | os.PathLike[str] | Sequence[str] | bool | None
@@ -82,9 +84,7 @@ def order_for(
     return [name for name in dict.fromkeys(wanted) if name in known] or None
 
 
-def trace_for(
-    model: str | os.PathLike[str], content_id: Callable[[], str | None] | None = None
-) -> Trace | None:
+def trace_for(model: str | os.PathLike[str], content_id: Callable[[], str | None] | None = None) -> Trace | None:
     """Return the first trace of a model in the places of :func:`places` that fits it; `None` without any."""
     known: str | None = None
     asked = content_id is None
@@ -99,6 +99,14 @@ def trace_for(
         logger.info("%s is passed over: it is a trace of other content than that of %s", path, model)
     known = known if asked or content_id is None else content_id()
     return None if known is None else _try(_of_content(known), missing_ok=True)
+
+
+def content_id(path: str | os.PathLike[str]) -> str | None:
+    """Return the content id of a file; `None` for a directory, and if the store does not know it."""
+    try:
+        return None if os.path.isdir(path) else agent().open_file(path).content_id()
+    except (LoadError, TypeError, ValueError):
+        return None
 
 
 def places(model: str | os.PathLike[str]) -> Iterator[str]:

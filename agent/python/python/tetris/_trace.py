@@ -43,9 +43,7 @@ class Phase:
         """Return the phase of one run that used tensors first in this order."""
         ordered = list(dict.fromkeys(names))
         numbers = streams or {}
-        uses = {
-            name: Use(index * LAST // len(ordered), 1, numbers.get(name, 0)) for index, name in enumerate(ordered)
-        }
+        uses = {name: Use(index * LAST // len(ordered), 1, numbers.get(name, 0)) for index, name in enumerate(ordered)}
         return Phase(1, uses)
 
     def __add__(self, other: Phase) -> Phase:

@@ -23,8 +23,16 @@ from tetris.errors import LoadError
 
 #: Functions that return the same memory, and read none of it.
 _ALIASES = frozenset(
-    [torch.Tensor.detach, torch.Tensor.view, torch.Tensor.set_, torch.Tensor.as_subclass, torch.Tensor._make_subclass]
-    + [torch.Tensor.data.__get__, torch.Tensor.untyped_storage, torch.Tensor.data_ptr]  # type: ignore[attr-defined]
+    {
+        torch.Tensor.as_subclass,
+        torch.Tensor.data.__get__,  # type: ignore[attr-defined]
+        torch.Tensor.data_ptr,
+        torch.Tensor.detach,
+        torch.Tensor.set_,
+        torch.Tensor.untyped_storage,
+        torch.Tensor.view,
+        torch.Tensor._make_subclass,
+    }
 )
 
 

@@ -27,13 +27,13 @@ from tetris._device.module import named_tensors, place, private_, release, wait
 from tetris._device.names import mirror_device, torch_device
 from tetris._device.tensor import Private, is_mirrored, require_private
 from tetris._order import Order
-from tetris._trace_record import Initialization, Recording, record_initialization, record_order
 from tetris._patch import completed
 from tetris._safe_open import load_original, safe_open
 from tetris._share import ShareReport, share_loaded, share_module_, share_state_dict
 from tetris._torch_derived import derived
 from tetris._torch_layout import Layout, layout
 from tetris._torch_tensor import ReadOnlyTensor, as_torch
+from tetris._trace_record import Initialization, Recording, record_initialization, record_order
 from tetris.errors import LoadError
 
 #: Taken before `tetris.patch` replaces it.

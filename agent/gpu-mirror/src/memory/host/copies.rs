@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chunk::HostMapping;
 use super::faults::Allowances;
+use super::link::Link;
 use crate::memory::{HostSlice, MemoryError};
 
 /// A queue of copies. A copy runs when a caller waits for it or polls its event.
@@ -21,6 +22,7 @@ pub struct HostEvent {
 #[derive(Debug)]
 struct Queue {
     allowances: Arc<Allowances>,
+    link: Arc<Link>,
     waiting: VecDeque<Copy>,
     queued: u64,
     done: u64,
@@ -52,6 +54,7 @@ impl Queue {
             self.failed = true;
             return Err(failed());
         }
+        self.link.take(copy.from.bytes().len());
         copy.to.write(copy.offset, copy.from.bytes())?;
         self.finished.push(copy.from);
         self.done += 1;
@@ -71,9 +74,10 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 impl HostStream {
-    pub(super) fn new(allowances: Arc<Allowances>) -> Self {
+    pub(super) fn new(allowances: Arc<Allowances>, link: Arc<Link>) -> Self {
         Self(Arc::new(Mutex::new(Queue {
             allowances,
+            link,
             waiting: VecDeque::new(),
             queued: 0,
             done: 0,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::chunk::{HostChunk, HostMapping, HostRange};
 use super::copies::{HostEvent, HostStream};
 use super::faults::{Allowances, Faults};
+use super::link::{Link, LinkCosts};
 use crate::memory::{
     Capabilities, DeviceInfo, DeviceMemory, DeviceMode, DeviceUuid, Exported, HostSlice, Mapped,
     MemoryError, MemoryKind, Protection, check_chunk_size, check_copy,
@@ -23,6 +24,7 @@ struct Shared {
     capacity_bytes: u64,
     used: Arc<AtomicU64>,
     allowances: Arc<Allowances>,
+    link: Arc<Link>,
     lost: AtomicBool,
 }
 
@@ -44,10 +46,20 @@ impl HostDevice {
 
     /// Creates a device of `capacity_bytes` with injected faults.
     pub fn with_faults(capacity_bytes: u64, faults: Faults) -> Self {
+        Self::with_costs(capacity_bytes, faults, LinkCosts::default())
+    }
+
+    /// Creates a device of `capacity_bytes` whose copies have these costs.
+    pub fn with_link(capacity_bytes: u64, costs: LinkCosts) -> Self {
+        Self::with_costs(capacity_bytes, Faults::default(), costs)
+    }
+
+    fn with_costs(capacity_bytes: u64, faults: Faults, costs: LinkCosts) -> Self {
         Self(Arc::new(Shared {
             capacity_bytes,
             used: Arc::default(),
             allowances: Arc::new(faults.into()),
+            link: Arc::new(Link::new(costs)),
             lost: AtomicBool::new(false),
         }))
     }
@@ -190,7 +202,10 @@ impl DeviceMemory for HostDevice {
     }
 
     fn stream(&self) -> Result<HostStream, MemoryError> {
-        Ok(HostStream::new(Arc::clone(&self.0.allowances)))
+        Ok(HostStream::new(
+            Arc::clone(&self.0.allowances),
+            Arc::clone(&self.0.link),
+        ))
     }
 
     fn copy_in(

@@ -17,3 +17,4 @@ mod registrable;
 mod registrations;
 pub mod served;
 mod starts;
+mod waits;

@@ -12,7 +12,7 @@ from tetris._agent import agent
 from tetris._arguments import may_be_file
 from tetris._device.names import mirror_device
 from tetris._log import logger
-from tetris._order import Order, order_for, trace_for
+from tetris._order import Order, content_id, order_for, trace_for
 from tetris.errors import GpuUnavailableError, LoadError
 
 
@@ -88,14 +88,6 @@ def open_mirrored(path: Any, device: str, order: Order = None) -> _native.Device
         return None
     count_mirrored(path, model)
     return model
-
-
-def content_id(path: Any) -> str | None:
-    """Return the content id of a file; `None` for a directory, and if the store does not know it."""
-    try:
-        return None if os.path.isdir(path) else agent().open_file(path).content_id()
-    except (LoadError, TypeError, ValueError):
-        return None
 
 
 def dynamic_names(path: Any) -> frozenset[str]:
