@@ -35,7 +35,7 @@ impl<'a> Bench<'a> {
         Ok(Self { node, rounds })
     }
 
-    /// Keeps a prefix of about so many bytes, whatever the time to the first token.
+    /// Keeps a prefix of about this length in bytes, regardless of the time to the first token.
     fn keep(&self, bytes: u64) -> Result<(), BenchError> {
         // Without a prefix the template ends.
         self.node.keep(Duration::from_micros(1), bytes).map(|_| ())

@@ -165,7 +165,7 @@ impl Device {
         placed.map_err(|no_room| self.refusal(request, &no_room))
     }
 
-    /// Returns true if the device's capacity allows so many more bytes of chunks.
+    /// Returns true if the device's capacity allows this number of further bytes of chunks.
     fn within_capacity(&self, bytes: u64) -> bool {
         self.created_bytes().saturating_add(bytes) <= self.capacity_bytes
     }
