@@ -229,7 +229,7 @@ enum Move {
         model: usize,
         dies_after: Option<u64>,
     },
-    /// A client keeps so many bytes of a prefix.
+    /// A client keeps a prefix of this length.
     Keep {
         model: usize,
         bytes: u64,
