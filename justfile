@@ -62,9 +62,19 @@ reproduce-torpor *ARGS:
 reproduce-tidal *ARGS:
     cargo run --release --locked -p tetris-gpu-bench --bin reproduce-tidal -- {{ARGS}}
 
+# Policies of requests to GPUs in the real gateway, with simulated executors, beside the simulator: minutes
+compare-gpu-policies:
+    cargo nextest run --release --locked -p tetris-gateway --run-ignored only --no-capture -E 'test(the_order_of_all_policies)'
+
 # BENCHMARKS.md, the chart and the README's figures, from the figures in docs/benchmarks
 bench-report:
     tests/bench-report
+
+# The book, with search, in target/book; fails where a page or link is wrong. `--open` shows it
+book *ARGS:
+    python3 tests/book links
+    python3 tests/book reference
+    python3 tests/book build {{ARGS}}
 
 # Images of the daemon, the agent, the scaler and the webhook
 images:

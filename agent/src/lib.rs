@@ -4,6 +4,36 @@
 //! copy-on-write mappings of shared objects. A file that is known on the node is attached after its
 //! header and some random blocks were compared; an unknown one is read once, hashed and published
 //! over all cores. What the store cannot hold is loaded into private memory: a load never fails because of the store.
+//!
+//! ```
+//! # let models = tempfile::tempdir()?;
+//! # let path = models.path().join("model.safetensors");
+//! # let bytes = vec![7; 8 << 20];
+//! # let view = safetensors::tensor::TensorView::new(safetensors::Dtype::U8, vec![8 << 20], &bytes)?;
+//! # safetensors::serialize_to_file([("weight", view)], None, &path)?;
+//! # let folder = tempfile::tempdir_in("/dev/shm")?;
+//! use tetris_agent::{Agent, CreateOptions, Store};
+//!
+//! // Programs take `Agent::from_env()`: the store of the machine.
+//! let store = Store::create(folder.path(), &CreateOptions::default())?;
+//! let agent = Agent::with_store(store);
+//! let model = agent.load(&path)?;
+//! let weight: &[u8] = model.tensor("weight").unwrap().bytes();
+//! assert_eq!(weight.len(), 8 << 20);
+//! assert_eq!(model.report().bytes_new, 8 << 20);
+//!
+//! // The same bytes from another file, or in another process, are the same memory.
+//! let copy = models.path().join("copy.safetensors");
+//! std::fs::copy(&path, &copy)?;
+//! let again = agent.load(&copy)?;
+//! assert_eq!(again.report().bytes_shared, 8 << 20);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`Agent`] loads files, publishes bytes, and runs transforms once per node ([`Agent::derive`]).
+//! - [`Model`] has the tensors; dropping it drops the references. [`LoadReport`] says what is shared.
+//! - [`LoadOptions`] are those of one load; [`store_location`] says which store is used without a name.
+//! - `device` has models in device memory, from the node's GPU mirror (feature `gpu`).
 
 #![deny(
     clippy::unwrap_used,

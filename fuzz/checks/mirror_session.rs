@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use tetris_gpu_mirror::arena::ArenaConfig;
 use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
 use tetris_gpu_mirror::copy::ExecutorConfig;
-use tetris_gpu_mirror::memory::MemoryKind;
 use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::protocol::{Acquire, ModelNamed, PROTOCOL, Reply, Request};
-use tetris_gpu_mirror::residency::{self, DeviceId, TenantId};
+use tetris_gpu_mirror::memory::{DeviceMemory, MemoryKind};
+use tetris_gpu_mirror::protocol::{Acquire, Describe, ModelNamed, PROTOCOL, Reply, Request};
+use tetris_gpu_mirror::residency::{self, DeviceId, ModelKey, TenantId};
 use tetris_gpu_mirror::server::{Limits, ServedDevice, Server, ServerConfig};
 use tetris_store_layout::{
     Access, CreateOptions, Digest, Manifest, ManifestId, ManifestKind, ManifestObject, ObjectKind,
@@ -34,7 +34,9 @@ pub const STATUS: u8 = 8;
 pub const ACQUIRE_ALL_AND_WAIT: u8 = 9;
 pub const ALL_OBJECTS: u8 = 10;
 pub const ACQUIRE_UNKNOWN: u8 = 11;
-pub const ANSWER: u8 = 12;
+pub const ANSWER: u8 = 14;
+pub const PREFETCH_TWO: u8 = 12;
+pub const DESCRIBE: u8 = 13;
 
 const MIB: u64 = 1 << 20;
 const DEVICE: DeviceId = DeviceId(0);
@@ -194,6 +196,16 @@ fn script(store: &Store, small: &[ObjectRef], large: &[ObjectRef], silence: Dura
         acquire(60_000, 0, ModelNamed::Objects(large.len() as u32)),
         Request::Objects(large.to_vec()),
         acquire(0, 0, ModelNamed::Manifests(vec![missing])),
+        Request::Prefetch(Acquire {
+            on: None,
+            wait_ms: 0,
+            order: 0,
+            model: ModelNamed::Objects(2),
+        }),
+        Request::Describe(Describe {
+            device: HostDevice::new(0).info().unwrap().uuid,
+            models: vec![ModelKey(Digest([9; 32]))],
+        }),
     ];
     let mut messages: Vec<Vec<u8>> = requests.iter().map(Request::encode).collect();
     messages.push(Reply::Complete.encode());
@@ -204,8 +216,8 @@ fn script(store: &Store, small: &[ObjectRef], large: &[ObjectRef], silence: Dura
     Script {
         greeting: [PROTOCOL.preamble().as_slice(), &hello.encode()].concat(),
         messages,
-        // Waiting, Granted, Places and Arrived.
-        passing: &[34, 36, 37, 38],
+        // Waiting, Granted, Places, Arrived, Description and Progress.
+        passing: &[34, 36, 37, 38, 45, 50],
         model: b"a file".to_vec(),
         silence,
     }

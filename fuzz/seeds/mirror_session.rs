@@ -2,7 +2,8 @@
 
 use crate::mirror_session::{
     ACQUIRE_ALL_AND_WAIT, ACQUIRE_IN_ORDER, ACQUIRE_MANIFEST, ACQUIRE_TWO, ACQUIRE_UNKNOWN,
-    ALL_OBJECTS, ANSWER, LIST_DEVICES, ORDER, RELEASE, STATUS, TAKEN, TWO_OBJECTS,
+    ALL_OBJECTS, ANSWER, DESCRIBE, LIST_DEVICES, ORDER, PREFETCH_TWO, RELEASE, STATUS, TAKEN,
+    TWO_OBJECTS,
 };
 use crate::session::{EVENTS, MODEL, NULL, OPEN_PIPE, SOCKET_WITH_DESCRIPTORS, UNREAD_SOCKET};
 use crate::steps::Steps;
@@ -12,6 +13,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let greeted = || Steps::default().greet(0).hear();
     let acquire = || greeted().say(ACQUIRE_TWO).say(TWO_OBJECTS).hear();
     let held = || acquire().say(TAKEN).hear();
+    let prefetch = || greeted().say(PREFETCH_TWO).say(TWO_OBJECTS).hear();
     let seeds = [
         ("valid-nothing", Steps::default()),
         ("valid-greeting", greeted()),
@@ -39,6 +41,23 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 .hear()
                 .say(TAKEN)
                 .hear(),
+        ),
+        ("valid-prefetch", prefetch().say(RELEASE).hear()),
+        ("valid-prefetch-gone", prefetch().close(3)),
+        (
+            "valid-prefetch-then-model",
+            prefetch()
+                .greet(1)
+                .say(ACQUIRE_TWO)
+                .say(TWO_OBJECTS)
+                .hear()
+                .say(TAKEN)
+                .hear(),
+        ),
+        ("valid-description", greeted().say(DESCRIBE).hear()),
+        (
+            "hostile-description-while-held",
+            prefetch().say(DESCRIBE).hear(),
         ),
         ("valid-gone-before-taken", acquire().close(3)),
         ("valid-gone-while-held", held().close(3)),

@@ -5,9 +5,11 @@
 
 use tetris_gpu_mirror::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
 use tetris_gpu_mirror::protocol::{
-    self as gpu, Acquire, DeviceEntry, DeviceStatus, ModelNamed, PlaceEntry, Reason, Refused,
-    Reply, Request, StatusReport,
+    self as gpu, Acquire, Describe, Description, DeviceEntry, DeviceStatus, Kept, LinkEntry,
+    ModelEntry, ModelNamed, ModelState, PlaceEntry, Reason, Refused, Reply, Request, StatusReport,
+    TransferEntry,
 };
+use tetris_gpu_mirror::residency::ModelKey;
 use tetris_store_layout::{Digest, ManifestId, ManifestKind, ObjectRef, TensorId, TrustDomain};
 use tetris_wire::daemon::{
     self, BuildRequest, DerivedClaim, ErrorCode, IngestReason, IngestRefusal, Message, RoomReason,
@@ -201,6 +203,20 @@ fn requests() -> Vec<Vec<u8>> {
         Request::Taken,
         Request::Release,
         Request::Status,
+        Request::Describe(Describe {
+            device: DeviceUuid([2; 16]),
+            models: vec![ModelKey(Digest([3; 32]))],
+        }),
+        Request::Prefetch(Acquire {
+            on: None,
+            wait_ms: 0,
+            order: 0,
+            model: ModelNamed::Objects(1),
+        }),
+        Request::Keep {
+            ttft_us: 500_000,
+            most_bytes: 2,
+        },
     ];
     requests.iter().map(Request::encode).collect()
 }
@@ -269,6 +285,42 @@ fn replies() -> Vec<Vec<u8>> {
             code: gpu::ErrorCode::OUT_OF_TURN,
             text: text(),
         },
+        Reply::Description(Description {
+            device: uuid,
+            capacity_bytes: 4,
+            free_bytes: 1,
+            bytes_per_second: Some(25_000_000_000),
+            light_bytes: 2,
+            links: 1,
+            transfers: 2,
+            models: 1,
+            switch: "0000:01:00.0".to_owned(),
+        }),
+        Reply::Kept(Kept {
+            prefix_bytes: 2,
+            bytes_per_sec: 25_000_000_000,
+        }),
+        Reply::Links(vec![LinkEntry {
+            to: DeviceUuid([3; 16]),
+            bytes_per_second: None,
+        }]),
+        Reply::Transfers(vec![
+            TransferEntry {
+                model: Some(ModelKey(Digest([3; 32]))),
+                bytes_left: 3,
+            },
+            TransferEntry {
+                model: None,
+                bytes_left: 5,
+            },
+        ]),
+        Reply::Models(vec![ModelEntry {
+            model: ModelKey(Digest([3; 32])),
+            state: ModelState::Loading,
+            bytes: 4,
+            bytes_left: 3,
+        }]),
+        Reply::Progress(3),
     ];
     replies.iter().map(Reply::encode).collect()
 }

@@ -2,7 +2,7 @@
 //! of memory that one tenant does not use, and what happens at the limit.
 //!
 //! `cargo run -p tetris-node --example tmpfs_per_store`, as root; `-- STORES` for another
-//! number. It works in a mount namespace of its own and leaves nothing behind. ARCHITECTURE.md has
+//! number. It works in a mount namespace of its own and leaves nothing behind. docs/decisions.md has
 //! the decision that rests on it.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 

@@ -38,6 +38,12 @@ pub enum Command {
     Plan(crate::plan::PlanArgs),
     /// Measure a model server per configuration, and write its ModelProfile
     Profile(Box<tetris_scaler_profiler::cli::ProfileArgs>),
+    /// Write the manual pages of this command and its subcommands
+    Man {
+        /// Folder for the pages, which is made if it is not there
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 /// Arguments of `open-gates`.

@@ -18,6 +18,12 @@ pub const POD_TEMPLATE: &str = "pod-template-hash";
 pub const GATE: &str = "tetris.dev/placement";
 /// On pods: marks an instance with replacements under way.
 pub const RETIRING: &str = "tetris.dev/retiring";
+/// On pods of functions with GPUs: UUID of the GPU of the instance, or `all` if none was chosen.
+pub const GPU: &str = "tetris.dev/gpu";
+/// Value of [`GPU`] for every GPU of the node.
+pub const EVERY_GPU: &str = "all";
+/// Key of the taint of nodes that only pods with GPUs may use.
+pub const GPU_TAINT: &str = "nvidia.com/gpu";
 /// On pods: Kubernetes deletes pods of lower cost first.
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Name of the field manager for the operator's writes.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tetris_scaler_core::{
-    FunctionDecision, FunctionModel, FunctionOutcome, Inventory, NodeView, Rate,
+    FunctionDecision, FunctionModel, FunctionOutcome, GpuRoom, Inventory, NodeView, Rate,
 };
 use tokio::sync::watch;
 
@@ -82,6 +82,8 @@ pub struct Snapshot {
     pub functions: BTreeMap<Key, Arc<FunctionState>>,
     /// Nodes with their free resources. The decisions' preferences refer to them by index.
     pub nodes: Arc<[NodeView]>,
+    /// Room on their GPUs beside the instances there.
+    pub gpus: Arc<[Vec<GpuRoom>]>,
     /// Tensors of the nodes, by the ids of [`stored_object`](crate::resources::stored_object).
     pub inventory: Arc<Inventory>,
     /// Time of the decision, in milliseconds since the epoch; 0 before the first pass.

@@ -14,6 +14,7 @@ use tetris_agent::device::{self, DEFAULT_TIMEOUT, DeviceOptions, Numbering, Regi
 
 use crate::agent::Agent;
 use crate::device_model::DeviceModel;
+use crate::device_prefetch::{self, Prefetch};
 use crate::device_wait::SLICE;
 use crate::memory::Memory;
 use crate::{errors, options};
@@ -97,6 +98,7 @@ impl DeviceRegistry {
         let list = PyList::empty(py);
         for device in devices.map_err(|error| errors::device_of(error, agent.reason()))? {
             let dict = PyDict::new(py);
+            dict.set_item("number", device.number)?;
             dict.set_item("device", device.location.map(|place| place.to_string()))?;
             dict.set_item("uuid", device.uuid)?;
             dict.set_item("name", device.name)?;
@@ -108,10 +110,41 @@ impl DeviceRegistry {
         Ok(list)
     }
 
+    /// Have the mirror bring a model to a device and hold it there. Returns at once. Raises GpuUnavailableError.
+    #[pyo3(signature = (agent, path, device=None, *, order=None, wait=None, timeout=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn prefetch(
+        &self,
+        py: Python<'_>,
+        agent: &Agent,
+        path: PathBuf,
+        device: Option<u32>,
+        order: Option<Vec<String>>,
+        wait: Option<f64>,
+        timeout: Option<f64>,
+    ) -> PyResult<Prefetch> {
+        let timeout = answer_within(timeout)?;
+        let registry = &self.registry;
+        device_prefetch::begin(py, registry, agent, path, device, order, wait, timeout)
+    }
+
+    /// Return the state of a device, and of the models there that this process named. Raises GpuUnavailableError.
+    #[pyo3(signature = (agent, device=None, timeout=None))]
+    fn describe<'py>(
+        &self,
+        py: Python<'py>,
+        agent: &Agent,
+        device: Option<u32>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let timeout = answer_within(timeout)?;
+        device_prefetch::describe(py, &self.registry, agent, device, timeout)
+    }
+
     /// Return what the mirror is doing. Raises GpuUnavailableError.
     #[pyo3(signature = (agent, timeout=None))]
     #[expect(clippy::unused_self, reason = "a method in Python")]
-    fn status<'py>(
+    fn usage<'py>(
         &self,
         py: Python<'py>,
         agent: &Agent,

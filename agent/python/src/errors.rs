@@ -39,6 +39,10 @@ mod python {
 }
 
 pub(crate) fn load(error: LoadError) -> PyErr {
+    load_of(&error)
+}
+
+fn load_of(error: &LoadError) -> PyErr {
     let text = error.to_string();
     match error {
         LoadError::Io { source, .. } => match source.kind() {
@@ -60,6 +64,14 @@ pub(crate) fn load(error: LoadError) -> PyErr {
 pub(crate) fn device(error: DeviceError) -> PyErr {
     match error {
         DeviceError::Load(error) => load(error),
+        error => python::GpuUnavailableError::new_err(error.to_string()),
+    }
+}
+
+/// The reason that a prefetch failed, which more than one may ask for.
+pub(crate) fn prefetch(error: &DeviceError) -> PyErr {
+    match error {
+        DeviceError::Load(error) => load_of(error),
         error => python::GpuUnavailableError::new_err(error.to_string()),
     }
 }

@@ -22,6 +22,7 @@ mod device_bits;
 mod device_bytes;
 mod device_export;
 mod device_model;
+mod device_prefetch;
 mod device_tensor;
 mod device_wait;
 mod dlpack;
@@ -55,6 +56,8 @@ mod _native {
     use crate::device_bytes::DeviceBytes;
     #[pymodule_export]
     use crate::device_model::DeviceModel;
+    #[pymodule_export]
+    use crate::device_prefetch::Prefetch;
     #[pymodule_export]
     use crate::device_tensor::DeviceTensor;
     #[pymodule_export]

@@ -81,7 +81,7 @@ def eventually(what: str, is_so: Callable[[], bool]) -> None:
 
 def held_bytes() -> int:
     """Bytes of device memory that some process holds."""
-    return tetris.gpu.status()["devices"][0]["held_bytes"]
+    return tetris.gpu.usage()["devices"][0]["held_bytes"]
 
 
 def chunks(pid: int | str = "self") -> dict[int, str]:

@@ -30,7 +30,7 @@ def load(path: Path, **options: Any) -> tetris.gpu.DeviceModel:
 def nothing_held() -> None:
     """The mirror has got everything back, and nothing is mapped here."""
     gc.collect()
-    eventually("nothing is held", lambda: tetris.gpu.status()["leases"] == 0)
+    eventually("nothing is held", lambda: tetris.gpu.usage()["leases"] == 0)
     assert held_bytes() == 0
     assert chunks() == {}
 
@@ -178,7 +178,7 @@ def test_a_directory_of_shards(mirror: Mirror, tmp_path: Path) -> None:
     model = load(tmp_path)
     assert model.keys() == names
     assert all(model[name].tobytes() == tensors[name].data for name in names)
-    assert tetris.gpu.status()["leases"] == 1
+    assert tetris.gpu.usage()["leases"] == 1
 
 
 def test_a_model_without_bytes_needs_no_memory(mirror: Mirror, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_model_without_bytes_needs_no_memory(mirror: Mirror, tmp_path: Path) -
     model.wait(timeout=0)
     assert model.mapped_bytes == model.nbytes == model.resident_bytes == 0
     assert torch.from_dlpack(model["empty"]).shape == (0,)
-    assert tetris.gpu.status()["leases"] == 0
+    assert tetris.gpu.usage()["leases"] == 0
 
 
 # Lifetime
@@ -260,7 +260,7 @@ def test_a_second_load_is_the_same_memory(mirror: Mirror, model: Path, tmp_path:
     tensors = big(6)
     other = load(write(tmp_path / "other.safetensors", {"tied": tensors["layer.0"], **tensors}))
     assert other["tied"].address == other["layer.0"].address == first["layer.0"].address
-    assert tetris.gpu.status()["leases"] == 1
+    assert tetris.gpu.usage()["leases"] == 1
     assert first["layer.0"] is not second["layer.0"]
     first.release()
     assert second["layer.5"].tobytes() == tensors["layer.5"].data
@@ -377,7 +377,7 @@ def test_a_copy_that_never_ends_is_said(store: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_mirror(store: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for ask in (lambda: load(model), tetris.gpu.devices, tetris.gpu.status):
+    for ask in (lambda: load(model), tetris.gpu.devices, tetris.gpu.status, tetris.gpu.usage):
         with pytest.raises(GpuUnavailableError, match=rf"expected a mirror at `{store}/gpu`, found none"):
             ask()
     assert held(store) == []
@@ -446,7 +446,7 @@ def test_room_can_be_waited_for(store: Path, model: Path, tmp_path: Path) -> Non
         loaded: list[tetris.gpu.DeviceModel] = []
         thread = threading.Thread(target=lambda: loaded.append(load(other, wait=LONG_S)))
         thread.start()
-        eventually("it waits", lambda: tetris.gpu.status()["waiting"] == 1)
+        eventually("it waits", lambda: tetris.gpu.usage()["waiting"] == 1)
         first.release()
         thread.join()
         assert len(loaded[0]["other"].tobytes()) == 6 * MIB
@@ -520,7 +520,7 @@ def test_two_processes_have_the_same_memory(mirror: Mirror, model: Path) -> None
     mine.wait()
     with Helper(PEER, model) as peer:
         assert peer.line() == sorted(chunks())
-        status = tetris.gpu.status()
+        status = tetris.gpu.usage()
         assert status["leases"] == 2
         device = status["devices"][0]
         assert device["held_bytes"] == device["live_bytes"] == 6 * MIB
@@ -528,7 +528,7 @@ def test_two_processes_have_the_same_memory(mirror: Mirror, model: Path) -> None
         assert chunks(peer.pid) == chunks()
         assert set(chunks().values()) == {"r--s"}
     # The peer was killed.
-    eventually("its hold is gone", lambda: tetris.gpu.status()["leases"] == 1)
+    eventually("its hold is gone", lambda: tetris.gpu.usage()["leases"] == 1)
     mine.release()
     nothing_held()
 
@@ -544,7 +544,7 @@ def test_tensors_outlive_the_mirror(mirror: Mirror, model: Path) -> None:
     assert loaded["layer.5"].tobytes() == expected["layer.5"].data
     assert torch.from_dlpack(loaded["layer.4"]).numel() == MIB
     mirror.restart()
-    assert tetris.gpu.status()["leases"] == 0
+    assert tetris.gpu.usage()["leases"] == 0
     assert bytes(taken.numpy()) == expected["layer.0"].data
     again = load(model)
     again.wait()
@@ -566,7 +566,7 @@ FORK = """
         again = tetris.gpu.load(sys.argv[1], "simulated")
         assert again["layer.0"].tobytes() == expected
         assert again["layer.0"].address != tensor.address
-        assert tetris.gpu.status()["leases"] == 2
+        assert tetris.gpu.usage()["leases"] == 2
         again.release()
         del again
         model.release()
@@ -587,11 +587,11 @@ FORK = """
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     # The child has let go of everything, and taken nothing along.
-    gpu_mirror.eventually("the child's connection is gone", lambda: tetris.gpu.status()["leases"] == 1)
+    gpu_mirror.eventually("the child's connection is gone", lambda: tetris.gpu.usage()["leases"] == 1)
     assert tensor.tobytes() == expected
     del tensor, model
     gc.collect()
-    gpu_mirror.eventually("all is given back", lambda: tetris.gpu.status()["leases"] == 0)
+    gpu_mirror.eventually("all is given back", lambda: tetris.gpu.usage()["leases"] == 0)
     print(json.dumps(os.waitstatus_to_exitcode(status)))
 """
 
@@ -681,12 +681,12 @@ def test_control_c_ends_a_wait_for_room(store: Path, model: Path, tmp_path: Path
     other = write(tmp_path / "other.safetensors", {"other": stored("U8", [6 * MIB])})
     with Mirror(store, 8 * MIB), Helper(INTERRUPTED, model, other) as helper:
         assert helper.line() == "held"
-        eventually("it waits", lambda: tetris.gpu.status()["waiting"] == 1)
+        eventually("it waits", lambda: tetris.gpu.usage()["waiting"] == 1)
         os.kill(helper.pid, signal.SIGINT)
         assert helper.line() == "interrupted"
         # The thread that waited gives its place up.
-        eventually("nobody waits", lambda: tetris.gpu.status()["waiting"] == 0)
-        assert tetris.gpu.status()["leases"] == 1
+        eventually("nobody waits", lambda: tetris.gpu.usage()["waiting"] == 0)
+        assert tetris.gpu.usage()["leases"] == 1
 
 
 # On a GPU: TETRIS_STORE=... of a daemon with [gpu_mirror], then `pytest tests/test_gpu.py -m gpu`
@@ -742,7 +742,7 @@ def test_on_a_gpu(gpu_store: None, tmp_path: Path) -> None:
     del matrix
     gc.collect()
     assert torch.allclose(product.cpu(), expected, atol=1e-3)
-    eventually("nothing is held", lambda: tetris.gpu.status()["leases"] == 0)
+    eventually("nothing is held", lambda: tetris.gpu.usage()["leases"] == 0)
 
 
 def halves(path: Path) -> tuple[Path, bytes]:
@@ -762,11 +762,11 @@ def test_cupy_takes_float16_on_a_gpu(gpu_store: None, tmp_path: Path) -> None:
     # The array alone holds the memory, which a kernel of CuPy reads.
     del model
     gc.collect()
-    assert tetris.gpu.status()["leases"] == 1
+    assert tetris.gpu.usage()["leases"] == 1
     assert array.get().tobytes() == array.copy().get().tobytes() == data
     del array
     gc.collect()
-    eventually("nothing is held", lambda: tetris.gpu.status()["leases"] == 0)
+    eventually("nothing is held", lambda: tetris.gpu.usage()["leases"] == 0)
 
 
 @pytest.mark.gpu

@@ -22,6 +22,7 @@ mod load;
 mod loading;
 mod lookup;
 mod ls;
+mod man;
 mod model_row;
 mod output;
 mod pages;
@@ -200,6 +201,12 @@ Examples:
     /// $fpath. fish: into ~/.config/fish/completions/tetris.fish.
     #[command(long_about)]
     Completions(completions::CompletionsArgs),
+    /// Write the manual pages of this command and its subcommands
+    ///
+    /// `tetris man DIR`, then `man DIR/tetris.1`; or into a folder of man(1), such as
+    /// /usr/local/share/man/man1.
+    #[command(long_about)]
+    Man(man::ManArgs),
     /// Hold references for `exec`
     #[command(name = hold::HOLD, hide = true)]
     Hold(hold::HoldArgs),
@@ -249,6 +256,7 @@ fn run(cli: Cli, out: &mut Output) -> Result {
         #[cfg(feature = "gpu")]
         Command::GpuStatus(args) => gpu_status::run(&args, &location, out),
         Command::Completions(args) => completions::run(&args, out),
+        Command::Man(args) => man::run(&args),
         Command::Hold(args) => hold::run(&args, &location),
     }?;
     out.flush()

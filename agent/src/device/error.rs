@@ -44,6 +44,16 @@ pub enum DeviceError {
         /// The mirror's kind of device.
         found: &'static str,
     },
+    /// The mirror has no device of this number.
+    #[error(
+        "expected a device of the mirror, found number {asked}; it has {found}: `tetris gpu-status` lists them"
+    )]
+    NoDevice {
+        /// The number.
+        asked: u32,
+        /// Number of its devices.
+        found: usize,
+    },
     /// The mirror refused the model or could not load it.
     #[error(transparent)]
     Mirror(#[from] ClientError),

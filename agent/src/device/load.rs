@@ -10,6 +10,7 @@ use tetris_store_layout::{Dtype, ObjectRef, TensorId};
 
 use super::held::Held;
 use super::lease::Lease;
+use super::named::NamedModel;
 use super::open::{acquire, connect};
 use super::registry::Key;
 use super::{
@@ -21,7 +22,7 @@ use crate::detached::{DetachedTensor, Region};
 use crate::report::LoadReport;
 
 /// Maximum number of objects that one connection requests.
-const MOST: usize = MAX_MODEL_OBJECTS as usize;
+pub(super) const MOST: usize = MAX_MODEL_OBJECTS as usize;
 
 impl Registry {
     /// Maps a model in device memory: a safetensors file, or a directory in the layout of Hugging
@@ -102,6 +103,7 @@ impl Registry {
         most: usize,
     ) -> Result<Arc<Lease>, DeviceError> {
         let objects = split::objects(tensors, report)?;
+        self.name(&NamedModel::new(&objects, most)?);
         let key = Key::new(&socket, &objects);
         if let Some(known) = self.find(&key, options.target, options.keep) {
             return Ok(known);
@@ -111,7 +113,7 @@ impl Registry {
             options,
             objects: &objects,
         };
-        let wanted = split::wanted(&objects, tensors, options, most);
+        let wanted = split::wanted(&objects, tensors, &options.order, options.wait, most);
         let lease = asked.lease(&wanted, tensors.to_vec())?;
         Ok(self.enter(key, lease, options.keep))
     }

@@ -26,20 +26,26 @@
 //! for the work that this process has queued on the device ([`settle_unmapping`]). While the process
 //! captures a CUDA graph, which takes an [`UnmappingPause`], memory stays mapped.
 //!
+//! A [`Prefetch`] holds a model on a device without mapping it, for a process that schedules loads;
+//! [`Registry::describe`] tells the state of a device, and of the models that this process named.
+//!
 //! **Forks.** CUDA's memory does not survive a fork: in the child every tensor returns
 //! [`DeviceError::Forked`]. Dropping a tensor there calls no driver and does not affect the parent.
 //! When the parent ends, the mirror releases the model, whatever its children still have. The host
 //! device's memory survives, as far as it had arrived before, and the child holds it independently.
 //! In both cases a child that loads more creates a [`Registry`].
 
+mod describe;
 mod error;
 mod held;
 mod lease;
 mod load;
 mod location;
 mod model;
+mod named;
 mod open;
 mod options;
+mod prefetch;
 mod registry;
 mod split;
 mod status;
@@ -49,13 +55,16 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub use describe::{DeviceView, ModelView};
 pub use error::DeviceError;
 pub use location::{Location, Target, TargetError};
 pub use model::DeviceModel;
+pub use named::NamedModel;
 pub use options::{DEFAULT_TIMEOUT, DeviceOptions};
+pub use prefetch::{Prefetch, PrefetchOptions, PrefetchState};
 pub use registry::Registry;
 pub use status::{MirrorDevice, Numbering, SOCKET_ENV, devices, socket, status};
 pub use tensor::DeviceTensor;
 pub use tetris_gpu_mirror::client::{ClientError, UnmappingPause, settle_unmapping};
 pub use tetris_gpu_mirror::memory::cuda::StreamHandle;
-pub use tetris_gpu_mirror::protocol::{DeviceStatus, Kept, StatusReport};
+pub use tetris_gpu_mirror::protocol::{DeviceStatus, Kept, ModelState, StatusReport};

@@ -8,6 +8,7 @@ use tetris_store_layout::{Digest, ObjectRef};
 
 use super::Target;
 use super::lease::Lease;
+use super::named::{NamedModel, NamedModels};
 
 /// Models that a process has in device memory. A second load of a model shares the mappings of the
 /// first.
@@ -16,6 +17,7 @@ use super::lease::Lease;
 #[derive(Debug, Default)]
 pub struct Registry {
     known: Mutex<Vec<Known>>,
+    named: Mutex<NamedModels>,
 }
 
 /// Identity of a model: the mirror's socket, and a digest of the objects.
@@ -93,6 +95,18 @@ impl Registry {
             kept: keep.then(|| Arc::clone(&lease)),
         });
         lease
+    }
+
+    /// Records that this process named a model to the mirror.
+    pub(super) fn name(&self, model: &NamedModel) {
+        let named = self.named.lock();
+        named.unwrap_or_else(PoisonError::into_inner).add(model);
+    }
+
+    /// The latest models that this process named, the oldest first.
+    pub fn named(&self) -> Vec<NamedModel> {
+        let named = self.named.lock();
+        named.unwrap_or_else(PoisonError::into_inner).list()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Known>> {

@@ -1,11 +1,12 @@
 //! Objects of a model's tensors, and their division among connections.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use tetris_gpu_mirror::client::{Wanted, WantedModel};
 use tetris_store_layout::{ObjectId, ObjectRef};
 
-use super::{DeviceError, DeviceOptions};
+use super::DeviceError;
 use crate::detached::DetachedTensor;
 use crate::report::LoadReport;
 
@@ -41,10 +42,11 @@ pub(super) fn objects(
 pub(super) fn wanted(
     objects: &[ObjectRef],
     tensors: &[DetachedTensor],
-    options: &DeviceOptions,
+    order: &[String],
+    wait: Duration,
     most: usize,
 ) -> Vec<Wanted> {
-    let first = first_used(tensors, &options.order);
+    let first = first_used(tensors, order);
     let part = |objects: &[ObjectRef]| {
         let mut order: Vec<(usize, u32)> = Vec::new();
         for (object, index) in objects.iter().zip(0..) {
@@ -54,7 +56,7 @@ pub(super) fn wanted(
         Wanted {
             model: WantedModel::Objects(objects.to_vec()),
             order: order.into_iter().map(|(_, index)| index).collect(),
-            wait: options.wait,
+            wait,
         }
     };
     objects.chunks(most.max(1)).map(part).collect()

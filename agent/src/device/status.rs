@@ -18,6 +18,8 @@ pub const SOCKET_ENV: &str = "TETRIS_GPU_SOCKET";
 /// A device of the mirror.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MirrorDevice {
+    /// Its number at the mirror.
+    pub number: u32,
     /// Its name in this process; `None` if the process does not see it, or if the driver was not
     /// asked: see [`Numbering`].
     pub location: Option<Location>,
@@ -83,7 +85,7 @@ pub fn status(agent: &Agent, timeout: Duration) -> Result<StatusReport, DeviceEr
     Ok(any(agent, timeout)?.0.status()?)
 }
 
-fn any(agent: &Agent, timeout: Duration) -> Result<(Client, MemoryKind), DeviceError> {
+pub(super) fn any(agent: &Agent, timeout: Duration) -> Result<(Client, MemoryKind), DeviceError> {
     let kinds = [
         MemoryKind::CudaDescriptors,
         MemoryKind::Host,
@@ -94,6 +96,7 @@ fn any(agent: &Agent, timeout: Duration) -> Result<(Client, MemoryKind), DeviceE
 
 fn described(device: DeviceEntry, kind: MemoryKind, asks: bool) -> MirrorDevice {
     MirrorDevice {
+        number: device.number,
         location: location(device.uuid, kind, asks),
         uuid: device.uuid.to_string(),
         name: device.name,

@@ -2,11 +2,15 @@
 
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "cli")]
+#[path = "../../../deploy/tests/shared/command_page.rs"]
+mod command_page;
 mod common;
 #[cfg(feature = "cli")]
 #[expect(dead_code, reason = "the command asks no server")]
 #[path = "../../../deploy/tests/shared/image.rs"]
 mod docker;
+mod examples;
 #[cfg(feature = "cli")]
 #[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
 mod exit_codes_page;

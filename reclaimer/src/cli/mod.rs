@@ -7,9 +7,10 @@ mod mount;
 mod once;
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Error, Result};
+use anyhow::{Context as _, Error, Result};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde_json::{Value, json};
@@ -63,6 +64,12 @@ enum Command {
     Completions {
         /// Shell that reads the script
         shell: Shell,
+    },
+    /// Write the manual pages of this command and its subcommands
+    Man {
+        /// Folder for the pages, which is made if it is not there
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
     },
 }
 
@@ -139,6 +146,12 @@ fn completions(shell: Shell) -> Result<()> {
     Ok(())
 }
 
+fn man(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .with_context(|| format!("cannot write manual pages to {}", folder.display()))
+}
+
 /// Prints a result as one line of JSON.
 fn print_json(result: Value) -> Result<()> {
     let line = format!("{}\n", document::of_result(result));
@@ -197,5 +210,6 @@ fn run(cli: &Cli) -> Result<()> {
         #[cfg(feature = "node")]
         Command::Unmount(flags) => mount::unmount(flags),
         Command::Completions { shell } => completions(*shell),
+        Command::Man { folder } => man(folder),
     }
 }

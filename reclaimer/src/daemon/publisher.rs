@@ -89,6 +89,9 @@ impl Publisher {
 impl Observer for Publisher {
     fn passed(&mut self, mut passed: PassResult) {
         (self.amend)(&mut passed.status);
+        if let Some(gpu_mirror) = &self.gpu_mirror {
+            passed.status.gpus = gpu_mirror.view().gpus();
+        }
         log(&passed.report, passed.status.dry_run);
         self.shortfalls.follow(&passed.status.shortfalls);
         self.metrics.pass(&passed.report);

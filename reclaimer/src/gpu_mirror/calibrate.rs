@@ -18,20 +18,37 @@ const MOST_BYTES: u64 = 512 << 20;
 const ROUNDS: usize = 3;
 /// Sizes that may come of it. Sixteen buffers of the largest are 256 MiB for each device.
 const SIZES: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
-/// The size of groups for `device`: the configured one, else the best of a run, else 2 MiB. At most a
-/// quarter of `device_bytes` is taken meanwhile.
-pub(super) fn group_bytes<D: DeviceMemory>(
+/// Result of a calibration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Calibrated {
+    /// Size of groups, in bytes.
+    pub group_bytes: u64,
+    /// Rate of the link from the host, in bytes per second; `None` if it was not measured.
+    pub bytes_per_second: Option<u64>,
+}
+
+impl Calibrated {
+    fn without_rate(group_bytes: u64) -> Self {
+        Self {
+            group_bytes,
+            bytes_per_second: None,
+        }
+    }
+}
+
+/// The size of groups for `device`: the configured one, else the best of a run, else 2 MiB; and the
+/// best rate of the run. At most a quarter of `device_bytes` is taken meanwhile.
+pub(super) fn calibrated<D: DeviceMemory>(
     device: &D,
     number: u32,
     configured: Option<u64>,
     device_bytes: u64,
-) -> u64 {
-    if let Some(bytes) = configured {
-        return bytes;
-    }
+) -> Calibrated {
     let started = Instant::now();
-    let samples = samples(device, device_bytes / 4, &mut || started.elapsed());
+    let sizes = configured.map_or_else(|| DEFAULT_SIZES.to_vec(), |bytes| vec![bytes]);
+    let samples = samples(device, &sizes, device_bytes / 4, &mut || started.elapsed());
     let found = samples.as_ref().map(|samples| best_group_bytes(samples));
+    let otherwise = Calibrated::without_rate(configured.unwrap_or(DEFAULT_GROUP_BYTES));
     let took = started.elapsed();
     match found {
         Ok(Some(bytes)) => {
@@ -47,34 +64,39 @@ pub(super) fn group_bytes<D: DeviceMemory>(
                 ?took,
                 "calibrated copies to the device"
             );
-            bytes
+            Calibrated {
+                group_bytes: bytes,
+                bytes_per_second: best,
+            }
         }
         Ok(None) => {
             tracing::warn!(
                 device = number,
-                group_bytes = DEFAULT_GROUP_BYTES,
+                group_bytes = otherwise.group_bytes,
                 "copies to the device were not calibrated: gpu_mirror.device_bytes is too small to try"
             );
-            DEFAULT_GROUP_BYTES
+            otherwise
         }
         Err(error) => {
-            tracing::warn!(device = number, group_bytes = DEFAULT_GROUP_BYTES, %error, "copies to the device could not be calibrated");
-            DEFAULT_GROUP_BYTES
+            tracing::warn!(device = number, group_bytes = otherwise.group_bytes, %error, "copies to the device could not be calibrated");
+            otherwise
         }
     }
 }
 
-/// Samples with at most `most_bytes` of the device's memory, all of which is given back.
+/// Samples of `sizes` with at most `most_bytes` of the device's memory, all of which is given back.
 fn samples<D: DeviceMemory>(
     device: &D,
+    sizes: &[u64],
     most_bytes: u64,
     now: &mut dyn FnMut() -> Duration,
 ) -> Result<Vec<Sample>, MemoryError> {
     let granule_bytes = device.capabilities().granule_bytes.max(1);
     let bytes = most_bytes.min(MOST_BYTES) / granule_bytes * granule_bytes;
-    let sizes = DEFAULT_SIZES.into_iter();
+    let is_choice = sizes.len() > 1;
+    let sizes = sizes.iter().copied();
     let sizes: Vec<_> = sizes
-        .filter(|size| SIZES.contains(size) && *size <= bytes)
+        .filter(|size| *size <= bytes && (!is_choice || SIZES.contains(size)))
         .collect();
     if sizes.is_empty() {
         return Ok(Vec::new());
@@ -102,15 +124,25 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn what_is_configured_is_not_measured() {
-        let device = HostDevice::new(0);
-        assert_eq!(group_bytes(&device, 0, Some(123), 0), 123);
+    fn with_a_configured_size_the_rate_is_measured_alone() {
+        let none = HostDevice::new(0);
+        assert_eq!(
+            calibrated(&none, 0, Some(123), 0),
+            Calibrated::without_rate(123)
+        );
+        let device = HostDevice::new(64 * MIB);
+        let found = calibrated(&device, 0, Some(64 << 10), 64 * MIB);
+        assert_eq!(found.group_bytes, 64 << 10);
+        assert!(found.bytes_per_second.is_some());
+        assert_eq!(device.info().unwrap().free_bytes, 64 * MIB);
     }
 
     #[test]
     fn a_run_gives_everything_back_and_finds_one_of_the_sizes() {
         let device = HostDevice::new(64 * MIB);
-        let found = group_bytes(&device, 0, None, 64 * MIB);
+        let calibrated = calibrated(&device, 0, None, 64 * MIB);
+        assert!(calibrated.bytes_per_second.is_some());
+        let found = calibrated.group_bytes;
         assert!(SIZES.contains(&found) && found.is_power_of_two(), "{found}");
         assert_eq!(device.info().unwrap().free_bytes, 64 * MIB);
     }
@@ -125,7 +157,7 @@ mod tests {
                 ticks += if ticks < 2 { 1 } else { 10_000 };
                 Duration::from_millis(ticks)
             };
-            samples(&device, most_bytes, &mut clock).unwrap()[0].bytes_per_second
+            samples(&device, &DEFAULT_SIZES, most_bytes, &mut clock).unwrap()[0].bytes_per_second
         };
         assert_eq!(rates(64 * MIB), 64_000 * MIB);
         assert_eq!(rates(1024 * MIB), 512_000 * MIB);
@@ -141,10 +173,10 @@ mod tests {
         };
         // A quarter of the device: sizes that fit into 4 MiB, and after the first of them there is
         // no time left.
-        let samples = samples(&device, 4 * MIB, &mut slow).unwrap();
+        let samples = samples(&device, &DEFAULT_SIZES, 4 * MIB, &mut slow).unwrap();
         assert_eq!(samples.len(), 1);
         let mut fast = || Duration::ZERO;
-        let samples = super::samples(&device, 4 * MIB, &mut fast).unwrap();
+        let samples = super::samples(&device, &DEFAULT_SIZES, 4 * MIB, &mut fast).unwrap();
         assert_eq!(samples.len(), 5 * ROUNDS);
     }
 
@@ -157,8 +189,9 @@ mod tests {
                 ..Faults::default()
             },
         );
-        assert_eq!(group_bytes(&device, 0, None, 64 * MIB), DEFAULT_GROUP_BYTES);
+        let otherwise = Calibrated::without_rate(DEFAULT_GROUP_BYTES);
+        assert_eq!(calibrated(&device, 0, None, 64 * MIB), otherwise);
         let small = HostDevice::new(MIB);
-        assert_eq!(group_bytes(&small, 0, None, MIB), DEFAULT_GROUP_BYTES);
+        assert_eq!(calibrated(&small, 0, None, MIB), otherwise);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use tetris_gpu_mirror::protocol::MAX_DEVICES;
 
-use super::{GpuMirrorConfig, Implementation};
+use super::GpuMirrorConfig;
 use crate::field_error::FieldError;
 
 /// Sixteen buffers of a group's size are pinned for each device, so a group has bounds.
@@ -12,6 +12,8 @@ const GROUP_BYTES: std::ops::RangeInclusive<u64> = 65_536..=67_108_864;
 /// At most a day: longer references would only keep room from the store.
 const PINNED_SECS: std::ops::RangeInclusive<u64> = 0..=86_400;
 const TEMPLATE_TTFT_MS: std::ops::RangeInclusive<u64> = 1..=600_000;
+/// At most a minute: longer is no time that an inference hides.
+const LIGHT_MS: std::ops::RangeInclusive<u64> = 0..=60_000;
 const STREAMS: std::ops::RangeInclusive<usize> = 1..=16;
 const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=65_536;
 
@@ -52,6 +54,10 @@ impl GpuMirrorConfig {
         }
         let group_bytes = self.group_bytes.unwrap_or(*GROUP_BYTES.start());
         mistakes.range("group_bytes", group_bytes, &GROUP_BYTES);
+        mistakes.range("spare_bytes", self.spare_bytes, &(0..=self.device_bytes));
+        mistakes.range("light_ms", self.light_ms, &LIGHT_MS);
+        let link = self.link_bytes_per_sec.unwrap_or(1);
+        mistakes.range("link_bytes_per_sec", link, &(1..=u64::MAX));
         mistakes.range("pinned_secs", self.pinned_secs, &PINNED_SECS);
         let ttft_ms = self.template_ttft_ms;
         mistakes.range("template_ttft_ms", ttft_ms, &TEMPLATE_TTFT_MS);
@@ -67,10 +73,9 @@ impl GpuMirrorConfig {
 
     fn check_devices(&self, mistakes: &mut Mistakes) {
         let found = self.devices.len();
-        if self.implementation == Implementation::Simulated && found > 0 {
-            let expected = "none, since the simulated device is one device";
-            mistakes.add("devices", expected, found);
-            return;
+        if !self.switches.is_empty() && self.switches.len() != found {
+            let expected = "none, or one for each number in `devices`";
+            mistakes.add("switches", expected, self.switches.len());
         }
         let mut numbers = self.devices.clone();
         numbers.sort_unstable();

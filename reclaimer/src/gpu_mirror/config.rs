@@ -15,7 +15,8 @@ pub enum Implementation {
     /// The devices of NVIDIA's driver.
     #[default]
     Cuda,
-    /// One simulated device in host memory, for tests and trials without a GPU.
+    /// Simulated devices in host memory, for tests and trials without a GPU: one, or as many as `devices`
+    /// has numbers.
     Simulated,
 }
 
@@ -56,6 +57,28 @@ pub struct GpuMirrorConfig {
     /// Size of groups of copies, in bytes; by default calibrated on each device at the start.
     #[serde(default, with = "tetris_conventions::size::optional")]
     pub group_bytes: Option<u64>,
+    /// Bytes of chunks of each device that exist ahead of need: created at the start, and anew by a thread
+    /// aside. With 0 each chunk is created when a client waits for it.
+    #[serde(default, with = "tetris_conventions::size")]
+    pub spare_bytes: u64,
+    /// Milliseconds up to which the copy of a light model takes over the device's link. Light models are
+    /// evicted first, because an inference hides their way back.
+    #[serde(
+        default = "default_light_ms",
+        with = "tetris_conventions::duration::milliseconds"
+    )]
+    pub light_ms: u64,
+    /// Rate of each device's link from the host, in bytes per second; by default measured at the start.
+    #[serde(default, with = "tetris_conventions::size::optional")]
+    pub link_bytes_per_sec: Option<u64>,
+    /// Names of the switches between the devices and the host, one for each device in their order; the
+    /// kernel is asked for them when empty.
+    #[serde(default)]
+    pub switches: Vec<String>,
+    /// True if objects that another device has come from there, where a link joins the two that was
+    /// measured to be faster than that from the host.
+    #[serde(default = "default_copy_across")]
+    pub copy_across: bool,
     /// Bytes of the stores' pages that are registered with the driver at a time, for each device.
     /// With 0, and beyond it, copies go through pinned buffers, as a first load does.
     #[serde(default = "default_pinned_bytes", with = "tetris_conventions::size")]
@@ -113,6 +136,15 @@ fn default_pinned_bytes() -> u64 {
 
 fn default_pinned_secs() -> u64 {
     DEFAULT_KEEP_PINNED.as_secs()
+}
+
+/// About one inference of the models of Torpor's table 4.
+fn default_light_ms() -> u64 {
+    20
+}
+
+fn default_copy_across() -> bool {
+    true
 }
 
 fn default_writable_registration() -> bool {
@@ -180,6 +212,14 @@ impl GpuMirrorConfig {
             ("chunk_bytes", self.chunk_bytes == new.chunk_bytes),
             ("socket_dir", self.socket_dir == new.socket_dir),
             ("group_bytes", self.group_bytes == new.group_bytes),
+            ("spare_bytes", self.spare_bytes == new.spare_bytes),
+            ("light_ms", self.light_ms == new.light_ms),
+            (
+                "link_bytes_per_sec",
+                self.link_bytes_per_sec == new.link_bytes_per_sec,
+            ),
+            ("switches", self.switches == new.switches),
+            ("copy_across", self.copy_across == new.copy_across),
             ("pinned_bytes", self.pinned_bytes == new.pinned_bytes),
             ("pinned_secs", self.pinned_secs == new.pinned_secs),
             (

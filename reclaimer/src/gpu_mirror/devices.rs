@@ -12,7 +12,8 @@ use tetris_gpu_mirror::server::{
     DEFAULT_MEMORY_PATIENCE, ServedDevice, Server, ServerConfig, ServerError, TemplateConfig,
 };
 
-use super::calibrate::group_bytes;
+use super::calibrate::calibrated;
+use super::links;
 use super::{GpuMirrorConfig, Implementation, Serves};
 
 /// Pinned buffers of a group's size for each device, made at the start: a first load goes through
@@ -34,9 +35,17 @@ pub fn open(config: &GpuMirrorConfig) -> Result<Opened, ServerError> {
         Implementation::Simulated => {
             tracing::warn!(
                 bytes = config.device_bytes,
-                "the GPU mirror is a simulated device: its device is host memory, and no GPU is used (gpu_mirror.implementation)"
+                "the GPU mirror is simulated: its devices are host memory, and no GPU is used (gpu_mirror.implementation)"
             );
-            serve(config, &[0], |_| Ok(HostDevice::new(config.device_bytes)))
+            let numbers = if config.devices.is_empty() {
+                vec![0]
+            } else {
+                config.devices.clone()
+            };
+            // All of them are joined, since all of them are the host's memory.
+            serve(config, &numbers, |number| {
+                Ok(HostDevice::numbered(number, 1, config.device_bytes))
+            })
         }
     }
 }
@@ -85,16 +94,30 @@ pub(super) fn serve<D: DeviceMemory + 'static>(
         return Err(error.unwrap_or(none).into());
     }
     let missing = numbers.len() - devices.len();
-    let server = Arc::new(Server::start_each(devices, &server_config(config))?);
+    let found: Vec<_> = devices
+        .iter()
+        .map(|(served, _, rate)| (served.id, Arc::clone(&served.device), *rate))
+        .collect();
+    let rates = links::measured(config, &found);
+    let devices = devices.into_iter();
+    let devices = devices.map(|(served, executor, _)| (served, executor));
+    let server = Server::start_each(devices.collect(), &server_config(config))?;
+    links::set(config, numbers, &found, &rates, &server);
+    let server = Arc::new(server);
     Ok(Opened { server, missing })
 }
+
+/// A device, the parameters of its copies, and the rate of its link from the host in bytes per
+/// second, if it is known.
+type Calibration<D> = (ServedDevice<D>, ExecutorConfig, Option<u64>);
 
 fn served<D: DeviceMemory>(
     config: &GpuMirrorConfig,
     number: u32,
     device: D,
-) -> Result<(ServedDevice<D>, ExecutorConfig), ServerError> {
-    let group_bytes = group_bytes(&device, number, config.group_bytes, config.device_bytes);
+) -> Result<Calibration<D>, ServerError> {
+    let calibrated = calibrated(&device, number, config.group_bytes, config.device_bytes);
+    let group_bytes = calibrated.group_bytes;
     let executor =
         ExecutorConfig::try_new(config.streams, BUFFERS, group_bytes, config.pinned_bytes);
     let executor = executor.map_err(|_| ServerError::Limits {
@@ -105,7 +128,8 @@ fn served<D: DeviceMemory>(
         device: Arc::new(device),
         capacity_bytes: config.device_bytes,
     };
-    Ok((device, executor))
+    let rate = config.link_bytes_per_sec.or(calibrated.bytes_per_second);
+    Ok((device, executor, rate))
 }
 
 /// The server's numbers.
@@ -120,6 +144,7 @@ fn server_config(config: &GpuMirrorConfig) -> ServerConfig {
         keep_pinned: Duration::from_secs(config.pinned_secs),
         writable_registration: config.writable_registration,
         memory_patience: DEFAULT_MEMORY_PATIENCE,
+        spare_bytes: config.spare_bytes,
         check_bytes_per_sec: config.check_bytes_per_sec,
         templates: TemplateConfig {
             budget_bytes: config.template_bytes,

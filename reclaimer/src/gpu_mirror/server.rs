@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tetris_gpu_mirror::memory::DeviceMemory;
 use tetris_gpu_mirror::residency::TenantId;
-use tetris_gpu_mirror::server::{Limits, Report, Server, ServerError};
+use tetris_gpu_mirror::server::{Limits, Report, Resident, Server, ServerError};
 use tetris_store_layout::Store;
 
 /// A server over any kind of devices.
@@ -30,6 +30,8 @@ pub trait Serves: Send + Sync {
     fn unpin(&self, tenant: TenantId) -> u64;
     /// [`Server::report`].
     fn report(&self) -> Report;
+    /// [`Server::residents`].
+    fn residents(&self) -> Vec<Resident>;
 }
 
 impl<D: DeviceMemory + 'static> Serves for Server<D> {
@@ -65,5 +67,9 @@ impl<D: DeviceMemory + 'static> Serves for Server<D> {
 
     fn report(&self) -> Report {
         Self::report(self)
+    }
+
+    fn residents(&self) -> Vec<Resident> {
+        Self::residents(self)
     }
 }

@@ -63,7 +63,12 @@ fn fields_have_defaults_and_bounds() {
     assert_eq!((least.group_bytes, least.streams), (None, 2));
     assert_eq!((least.pinned_bytes, least.pinned_secs), (16 << 30, 60));
     assert_eq!((least.connections, least.connections_per_user), (1024, 256));
-    assert!(least.writable_registration);
+    assert!(least.writable_registration && least.copy_across);
+    assert_eq!((least.spare_bytes, least.light_ms), (0, 20));
+    assert_eq!(
+        (least.link_bytes_per_sec, &least.switches),
+        (None, &Vec::new())
+    );
     assert_eq!((least.template_bytes, least.template_ttft_ms), (0, 500));
     let off = config("device_bytes = 1000\nwritable_registration = false").unwrap();
     assert!(!off.writable_registration);
@@ -96,10 +101,13 @@ fn fields_have_defaults_and_bounds() {
             "device_bytes = 1\nimplementation = \"rocm\"",
             "implementation",
         ),
+        ("device_bytes = 1\nspare_bytes = 2", "spare_bytes"),
+        ("device_bytes = 1\nlight_ms = 60001", "light_ms"),
         (
-            "device_bytes = 1\nimplementation = \"simulated\"\ndevices = [0]",
-            "devices",
+            "device_bytes = 1\nlink_bytes_per_sec = 0",
+            "link_bytes_per_sec",
         ),
+        ("device_bytes = 1\nswitches = [\"a\"]", "switches"),
     ] {
         let found = config(line).unwrap_err();
         assert!(found.contains(wrong), "{line}: {found}");

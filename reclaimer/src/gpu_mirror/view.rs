@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use tetris_gpu_mirror::residency::TenantId;
 use tetris_gpu_mirror::server::Report;
 
+use super::residents::{StoreResidents, gpus, residents};
 use super::{Implementation, Serves};
+use crate::report::GpuStatus;
 
 /// Duration of an operation from which its driver counts as hung. Opening the devices and
 /// releasing gigabytes of pages take seconds.
@@ -55,7 +57,10 @@ enum State {
     },
     /// Its server is in another process, which reported this.
     #[cfg(feature = "node")]
-    Beside(Box<GpuMirrorStatus>),
+    Beside {
+        status: Box<GpuMirrorStatus>,
+        residents: Arc<[StoreResidents]>,
+    },
 }
 
 impl fmt::Debug for GpuMirrorView {
@@ -109,8 +114,24 @@ impl GpuMirrorView {
                 stores: stores.clone(),
             },
             #[cfg(feature = "node")]
-            State::Beside(status) => GpuMirrorStatus::clone(status),
+            State::Beside { status, .. } => GpuMirrorStatus::clone(status),
         }
+    }
+
+    /// Objects on its devices. No driver is asked.
+    pub(crate) fn residents(&self) -> Arc<[StoreResidents]> {
+        let inside = self.lock();
+        match &inside.state {
+            State::Closed(_) => Arc::default(),
+            State::Here { server, .. } => residents(server.residents()).into(),
+            #[cfg(feature = "node")]
+            State::Beside { residents, .. } => Arc::clone(residents),
+        }
+    }
+
+    /// Its devices with their objects, for the inventory. No driver is asked.
+    pub fn gpus(&self) -> Vec<GpuStatus> {
+        gpus(&self.status(), &self.residents())
     }
 
     /// The reason that it does not serve; `None` where it does.
@@ -121,7 +142,7 @@ impl GpuMirrorView {
         match &inside.state {
             State::Closed(reason) => Some(hung.unwrap_or_else(|| reason.clone())),
             State::Here { .. } => hung,
-            State::Beside(status) => status.reason.clone(),
+            State::Beside { status, .. } => status.reason.clone(),
         }
     }
 
@@ -132,7 +153,7 @@ impl GpuMirrorView {
             State::Closed(_) => false,
             State::Here { .. } => inside.hung().is_none(),
             #[cfg(feature = "node")]
-            State::Beside(status) => status.running,
+            State::Beside { status, .. } => status.running,
         }
     }
 
@@ -151,10 +172,13 @@ impl GpuMirrorView {
         }
     }
 
-    /// Shows the report of another process.
+    /// Shows the report of another process, with the objects that are known of it.
     #[cfg(feature = "node")]
-    pub(crate) fn show(&self, status: GpuMirrorStatus) {
-        self.lock().state = State::Beside(Box::new(status));
+    pub(crate) fn show(&self, status: GpuMirrorStatus, residents: &Arc<[StoreResidents]>) {
+        self.lock().state = State::Beside {
+            status: Box::new(status),
+            residents: Arc::clone(residents),
+        };
     }
 
     /// Shows a mirror that does not serve.

@@ -15,6 +15,11 @@
 //! declared model contains; a load that needs the room may have them freed. Stores with one `mount`
 //! share its room. The field is null, with no room, when the store cannot be used.
 //!
+//! With a GPU mirror, `gpus` has its devices: `uuid`, `type` (the product's name), `usable`,
+//! `total_bytes`, `limit_bytes`, `capacity_bytes`, `created_bytes`, `held_bytes` and `models`
+//! ([`GpuStatus`]), and in `stores` the names of stores with the identifiers of their objects in device
+//! memory, as of the last pass.
+//!
 //! `objects` has the identifiers (`LAYOUT.md` 3.1) of the objects that can be mapped, in order, at
 //! most [`MAX_OBJECTS`]; `truncated` is true if there are more. Fields may be added within a
 //! version.
@@ -22,7 +27,7 @@
 use serde::{Serialize, Serializer};
 use tetris_store_layout::ObjectId;
 
-use crate::report::{Amount, MountStatus, NodeStatus, ObjectState, StoreStatus};
+use crate::report::{Amount, GpuStatus, MountStatus, NodeStatus, ObjectState, StoreStatus};
 
 /// Version of the shape. It changes when a field goes or changes its meaning.
 pub const VERSION: u32 = 1;
@@ -39,6 +44,22 @@ pub(super) struct Objects<'a> {
     version: u32,
     node: Option<&'a str>,
     stores: Vec<StoreEntry<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gpus: Vec<GpuEntry<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct GpuEntry<'a> {
+    #[serde(flatten)]
+    gpu: &'a GpuStatus,
+    stores: Vec<OnGpu<'a>>,
+}
+
+/// Objects of a store on a GPU.
+#[derive(Debug, Serialize)]
+struct OnGpu<'a> {
+    name: &'a str,
+    objects: &'a [String],
 }
 
 #[derive(Debug, Serialize)]
@@ -73,7 +94,19 @@ impl<'a> Objects<'a> {
             version: VERSION,
             node: status.node.as_deref(),
             stores: stores.collect(),
+            gpus: status.gpus.iter().map(gpu).collect(),
         }
+    }
+}
+
+fn gpu(gpu: &GpuStatus) -> GpuEntry<'_> {
+    let stores = gpu.stores.iter().map(|store| OnGpu {
+        name: &store.name,
+        objects: &store.objects,
+    });
+    GpuEntry {
+        gpu,
+        stores: stores.collect(),
     }
 }
 

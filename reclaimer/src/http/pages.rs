@@ -220,6 +220,7 @@ mod tests {
             holder_counts: crate::report::HolderCounts::NotYet,
             mounts: Vec::new(),
             stores: Vec::new(),
+            gpus: Vec::new(),
             shortfalls: Vec::new(),
         })
     }

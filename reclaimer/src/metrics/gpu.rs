@@ -76,6 +76,10 @@ const OF_DEVICES: [OfDevice; 21] = [
     ("gpu_held_models", false, "Models on the device that clients hold", |d| d.usage.held_models as u64),
     ("gpu_leases", false, "Connections that hold a model on the device", |d| d.leases as u64),
     ("gpu_group", true, "Size of groups of copies to the device, configured or calibrated", |d| d.group_bytes),
+    ("gpu_spare", true, "Device memory that the GPU mirror has taken ahead of need; it counts as free", |d| d.spare_bytes),
+    ("gpu_transfer", true, "Objects on their way to the device", |d| d.transfer_bytes),
+    ("gpu_light", true, "Length up to which a model is light, and leaves the device first", |d| d.light_bytes),
+    ("gpu_link_bytes_per_second", false, "Rate of the link from the host, configured or measured; 0 if it is not known", |d| d.bytes_per_second.unwrap_or(0)),
     ("gpu_pinned", true, "Pages of the stores that are registered with the driver for copies to the device; they count as referenced", |d| d.pinned_bytes),
     ("gpu_registration_refused", false, "1 when the driver refused the last registration of pages: copies go through pinned buffers, and the status of the GPU mirror says why", |d| u64::from(d.unregistered.is_some())),
     ("gpu_unanswered_check_seconds", false, "Seconds for which a device has not answered a check: copies keep it busy, or its driver hangs", |d| d.unanswered_ms.unwrap_or(0) / 1000),
@@ -132,6 +136,7 @@ fn plain(out: &mut Families<'_>, counters: &Counters, all: &[Plain]) -> fmt::Res
 fn models(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
     plain(out, counters, &[
         ("gpu_requested_models", "Models that clients asked for", |c| c.acquires),
+        ("gpu_prefetched_models", "Of those, models that clients asked for ahead of their use, without their memory", |c| c.prefetches),
         ("gpu_admitted_models", "Models that clients were given", |c| c.admitted),
         ("gpu_resident_models", "Of those, models that were wholly on the device already", |c| c.resident),
         ("gpu_waited_models", "Models that had to wait for room", |c| c.waited),
@@ -159,9 +164,9 @@ fn connections(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
 
 #[rustfmt::skip]
 fn transfers(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
-    let paths = [("direct", counters.direct_bytes), ("staged", counters.staged_bytes)];
+    let paths = [("direct", counters.direct_bytes), ("staged", counters.staged_bytes), ("across", counters.across_bytes)];
     let paths = paths.map(|(path, bytes)| (vec![("path", path)], bytes));
-    let help = "Bytes copied to devices: from the store's own pages, or through pinned buffers";
+    let help = "Bytes copied to devices: from the store's own pages, through pinned buffers, or from other devices";
     out.counters("gpu_copied", Some(&Unit::Bytes), help, paths)?;
     let help = "Bytes of new pieces of device memory that were set to zero before a client got them";
     let cleared = [(Labels::new(), counters.cleared_bytes)];
@@ -174,10 +179,13 @@ fn transfers(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
         ("gpu_prefetched_objects", "Objects of kept prefixes that were copied without a client that waits for them", |c| c.prefetched_objects),
         ("gpu_registrations", "Pieces of stores' mappings, of up to 64 MiB, that were registered with the driver", |c| c.registrations),
         ("gpu_reused_registrations", "Registered pieces that a transfer used after an earlier one", |c| c.reused_registrations),
+        ("gpu_failed_copies_across", "Attempts to copy from another device that failed: the objects came from the host", |c| c.failed_across),
         ("gpu_failed_transfers", "Transfers that failed", |c| c.failed_transfers),
         ("gpu_skipped_transfers", "Transfers that no client wanted any more at their turn", |c| c.skipped_transfers),
         ("gpu_retried_chunks", "Times that a piece of device memory was asked for anew, because the device had none", |c| c.retried_chunks),
         ("gpu_created_chunks", "Pieces of device memory that were created", |c| c.chunks_created),
+        ("gpu_awaited_chunks", "Of those, pieces that were created while a client waited for them", |c| c.awaited_chunks),
+        ("gpu_used_spares", "Pieces of device memory, taken ahead of need, that models got", |c| c.spares_used),
         ("gpu_exported_chunks", "Pieces of device memory that were handed to clients", |c| c.chunks_exported),
         ("gpu_checked_objects", "Objects that were read back from devices and compared with their names", |c| c.checked_objects),
         ("gpu_damaged_objects", "Objects that were found to have other bytes on a device than their names say, and dropped there", |c| c.damaged_objects),

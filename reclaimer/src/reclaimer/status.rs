@@ -58,6 +58,8 @@ impl Reclaimer {
             holder_counts: HolderCounts::NotYet,
             mounts: self.mounts(seen),
             stores: stores.chain(missing).collect(),
+            // Known to the GPU mirror alone.
+            gpus: Vec::new(),
             shortfalls: missed
                 .iter()
                 .map(|missed| shortfall(missed, seen))

@@ -113,6 +113,7 @@ mod tests {
             holder_counts: HolderCounts::NotYet,
             mounts: Vec::new(),
             stores,
+            gpus: Vec::new(),
             shortfalls: Vec::new(),
         }
     }

@@ -10,6 +10,7 @@ use crate::uuid::split_uuid;
 use serde::{Deserialize, Serialize};
 use tetris_reclaimer_core::Reason;
 
+mod gpu;
 mod holder_counts;
 mod pages;
 mod process;
@@ -17,6 +18,7 @@ pub mod process_report;
 mod scrubbed;
 mod shortfall;
 
+pub use self::gpu::{GpuStatus, GpuStoreStatus};
 pub use self::holder_counts::{HolderCounts, StoredObject};
 pub use self::pages::{PagesStatus, SmallPagesStatus};
 pub use self::process::ProcessStatus;
@@ -217,6 +219,9 @@ pub struct NodeStatus {
     pub mounts: Vec<MountStatus>,
     /// Stores.
     pub stores: Vec<StoreStatus>,
+    /// GPUs of the GPU mirror.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuStatus>,
     /// Goals that were missed.
     pub shortfalls: Vec<ShortfallStatus>,
 }

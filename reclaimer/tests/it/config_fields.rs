@@ -101,6 +101,7 @@ fn the_documented_values_are_the_defaults() {
 const UNLIMITED: [&str; 18] = [
     "gpu_mirror.check_bytes_per_sec",
     "gpu_mirror.device_bytes",
+    "gpu_mirror.link_bytes_per_sec",
     "gpu_mirror.pinned_bytes",
     "gpu_mirror.store_bytes",
     "gpu_mirror.template_bytes",

@@ -4,6 +4,8 @@
 mod alone;
 #[path = "../shared/api.rs"]
 mod api;
+#[path = "../../../deploy/tests/shared/command_page.rs"]
+mod command_page;
 mod config;
 #[cfg(all(feature = "node", feature = "kubernetes"))]
 mod config_fields;

@@ -250,6 +250,15 @@ fn a_client_loads_a_model_into_device_memory_of_a_process_without_rights() {
     let counted = || broker.thread.view().status().report.counters.admitted;
     eventually("the count of the model", || (counted() == 1).then_some(()));
     assert!(broker.thread.view().status().stores.values().eq(["a"]));
+    let on_gpus = || -> Vec<String> {
+        let gpus = broker.thread.view().gpus();
+        let stores = gpus.iter().flat_map(|gpu| &gpu.stores);
+        stores.flat_map(|store| store.objects.to_vec()).collect()
+    };
+    let named = [object.id.to_string()];
+    eventually("the object in the inventory", || {
+        (on_gpus() == named).then_some(())
+    });
     assert!(place.ask("GET /healthz", "").contains("200 OK"));
     if geteuid().is_root() {
         let status = std::fs::read_to_string(format!("/proc/{}/status", mirror.pid())).unwrap();

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::FieldError;
+use crate::gpu::GpuNeeds;
 use crate::rate::{MAX_LATENCY_US, Rate, Slo};
 
 /// Maximum CPU of one instance, in millicores: 10,000 cores.
@@ -37,6 +38,9 @@ pub struct ConfigurationSpec {
     /// Measured rate of one instance, in thousandths of a request per second; `None` for `b p / l`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_millis: Option<u64>,
+    /// Needs on a GPU; `None` for a configuration without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuNeeds>,
 }
 
 /// A measured tuple `<c, m, b, p, l>` of a profile, with m split into a private and a shared part.
@@ -61,6 +65,9 @@ impl Configuration {
         if let Some(rate_millis) = spec.rate_millis {
             check("rate_millis", rate_millis, 1, MAX_RATE_MILLIS)?;
         }
+        if let Some(gpu) = &spec.gpu {
+            gpu.check()?;
+        }
         Ok(Self(spec))
     }
 
@@ -74,15 +81,32 @@ impl Configuration {
         self.0.own_bytes
     }
 
+    /// Needs on a GPU; `None` without one.
+    pub const fn gpu(&self) -> Option<&GpuNeeds> {
+        self.0.gpu.as_ref()
+    }
+
+    /// Private memory of an instance on its node and on its GPU together, in bytes: its cost.
+    pub const fn private_bytes(&self) -> u64 {
+        match &self.0.gpu {
+            // Each part is at most 2^50.
+            Some(gpu) => self.0.own_bytes.saturating_add(gpu.own_bytes),
+            None => self.0.own_bytes,
+        }
+    }
+
     /// Memory that instances on one node share, in bytes.
     pub const fn shared_bytes(&self) -> u64 {
         self.0.shared_bytes
     }
 
-    /// Memory of an instance that shares nothing (m), in bytes.
+    /// Memory of an instance that shares nothing (m), in bytes. On a GPU it has the tensors a second
+    /// time.
     pub const fn memory_bytes(&self) -> u64 {
+        let copies = if self.0.gpu.is_some() { 2 } else { 1 };
+        let tensors = self.0.shared_bytes.saturating_mul(copies);
         // Each part is at most 2^50.
-        self.0.own_bytes.saturating_add(self.0.shared_bytes)
+        self.private_bytes().saturating_add(tensors)
     }
 
     /// Maximum batch size (b).
@@ -164,6 +188,7 @@ mod tests {
         concurrency: 1,
         latency_us: 50_000,
         rate_millis: None,
+        gpu: None,
     };
 
     #[test]

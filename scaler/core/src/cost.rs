@@ -17,7 +17,7 @@ pub enum MemoryTerm {
     /// All memory, as in objective (1).
     #[default]
     Whole,
-    /// Only private memory, the cost of one more instance on a node that has the tensors.
+    /// Only private memory, on the node and on a GPU: the cost of one more instance on a node that has the tensors.
     Own,
 }
 
@@ -73,9 +73,9 @@ impl Weights {
     pub const fn of(self, configuration: &Configuration) -> u64 {
         let memory = match self.memory {
             MemoryTerm::Whole => configuration.memory_bytes(),
-            MemoryTerm::Own => configuration.own_bytes(),
+            MemoryTerm::Own => configuration.private_bytes(),
         };
-        // At most 2^51 + 2^40 * 10^7: no saturation.
+        // At most 2^52 + 2^40 * 10^7: no saturation.
         let cpu = self.alpha_bytes_per_millicore;
         memory.saturating_add(cpu.saturating_mul(configuration.cpu_millis()))
     }

@@ -36,6 +36,7 @@
 //!         concurrency,
 //!         latency_us: latency_ms * 1_000,
 //!         rate_millis: None,
+//!         gpu: None,
 //!     })
 //! };
 //! // 20 requests/s for 500 MiB, and 100 requests/s for 900 MiB.
@@ -74,6 +75,7 @@ mod defaults;
 mod dts;
 mod error;
 mod exact;
+mod gpu;
 mod inventory;
 mod placement;
 mod profile;
@@ -88,12 +90,17 @@ pub use configuration::{
 pub use cost::{MAX_ALPHA, MemoryTerm, Weights};
 pub use decision::{
     Decision, FunctionDecision, FunctionModel, FunctionOutcome, FunctionView, InstanceView,
-    NodeView, Phase, Preference, Settings, Totals, View, Waiting, assign, decide,
+    NodeView, Phase, Place, Preference, Settings, Totals, View, Waiting, assign, decide,
+    gpu_places, gpu_rooms,
 };
 pub use defaults::OperatorDefaults;
 pub use dts::dts;
 pub use error::FieldError;
 pub use exact::{DEFAULT_STEPS, Solution, solve, solve_within};
+pub use gpu::{
+    GpuNeeds, GpuRoom, GpuShortage, GpuType, GpuTypeError, GpuView, MAX_GPU_TYPE, MAX_GPUS,
+    WHOLE_GPU_PERMILLE, best_gpu,
+};
 pub use inventory::{
     Change, Inventory, InventoryFull, InventoryLimits, MAX_NODES, ModelError, ModelTensors,
     Similarity, Thetas,

@@ -26,7 +26,7 @@ pub enum ProfileError {
     },
     /// Two measurements of the same setting.
     #[error(
-        "configurations {first} and {second} have the same `cpu_millis`, `batch` and `concurrency`; keep one of the two"
+        "configurations {first} and {second} have the same `cpu_millis`, `batch`, `concurrency` and type of GPU; keep one of the two"
     )]
     Duplicate {
         /// Index of the first one.
@@ -37,7 +37,7 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// Creates a profile of configurations that differ in CPU, batch size or concurrency.
+    /// Creates a profile of configurations that differ in CPU, batch size, concurrency or type of GPU.
     ///
     /// # Errors
     ///
@@ -49,7 +49,8 @@ impl Profile {
         }
         let mut seen = std::collections::BTreeMap::new();
         for (second, one) in configurations.iter().enumerate() {
-            let setting = (one.cpu_millis(), one.batch(), one.concurrency());
+            let kind = one.gpu().map(|gpu| gpu.kind);
+            let setting = (one.cpu_millis(), one.batch(), one.concurrency(), kind);
             if let Some(first) = seen.insert(setting, second) {
                 return Err(ProfileError::Duplicate { first, second });
             }
@@ -104,6 +105,7 @@ mod tests {
             concurrency: 1,
             latency_us: 50_000,
             rate_millis: None,
+            gpu: None,
         };
         let one = r#"{"cpu_millis":1000,"own_bytes":10,"shared_bytes":20,"batch":1,"concurrency":1,"latency_us":50000}"#;
         let profile: Profile = serde_json::from_str(&format!("[{one}]")).unwrap();

@@ -119,6 +119,7 @@ mod tests {
             concurrency: 1,
             latency_us: 100,
             rate_millis: None,
+            gpu: None,
         };
         let of = |spec| Capacity::of(&Configuration::try_new(spec).unwrap());
         assert_eq!(of(spec).batch_wait_us, 100);

@@ -26,6 +26,12 @@ pub enum Command {
     Run(Run),
     /// Check a configuration file, and print its functions
     Check(Check),
+    /// Write the manual pages of this command and its subcommands
+    Man {
+        /// Folder for the pages, which is made if it is not there
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 /// Arguments of `run`.

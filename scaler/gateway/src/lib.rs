@@ -7,15 +7,17 @@
 //! - [`config`]: the file of functions and their endpoints
 //! - `cluster`: functions and instances of a cluster
 //! - [`function`]: queue and instances of one function
+//! - [`gpu`]: pools of GPUs, to which requests of many functions are bound when they are dispatched
 //! - [`routes`]: the function of a request, by path and host
 //! - [`proxy`]: requests, answers and limits
 //! - [`picker`]: the same choice for data planes of others, by Envoy's external processing
 //! - [`pool`]: connections to instances
 //! - [`server`]: connections of clients
 //!
-//! **Guarantees.** A request is sent again only if nothing of it was sent. It takes a slot of an
-//! instance only once its body is complete: a slow client occupies nobody. Each request that goes on
-//! has its length in one header, which the gateway wrote.
+//! **Guarantees.** A request is sent again only if nothing of it was sent, or if the configuration
+//! calls its function idempotent and no answer has begun. It takes a slot of an instance only once its
+//! body is complete: a slow client occupies nobody. Each request that goes on has its length in one
+//! header, which the gateway wrote.
 
 #![forbid(unsafe_code)]
 #![deny(
@@ -40,6 +42,8 @@ pub mod client_address;
 mod cluster;
 pub mod config;
 pub mod function;
+mod functions;
+pub mod gpu;
 mod loads;
 mod metrics;
 mod pages;

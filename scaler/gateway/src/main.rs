@@ -1,10 +1,11 @@
 //! The command `tetris-gateway`.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
-use clap::Parser as _;
+use anyhow::{Context as _, Result};
+use clap::{CommandFactory as _, Parser as _};
 use tetris_gateway::cli::{Cli, Command};
 use tetris_gateway::config::Config;
 use tetris_service_kit::command;
@@ -27,6 +28,7 @@ fn run(command: &Command) -> Result<()> {
             }
             Ok(command::runtime()?.block_on(tetris_gateway::run::run(args))?)
         }
+        Command::Man { folder } => man(folder),
         Command::Check(args) => {
             let config = Config::read(&args.config)?;
             let mut out = std::io::stdout();
@@ -34,7 +36,20 @@ fn run(command: &Command) -> Result<()> {
                 let count = function.instance.len();
                 writeln!(out, "{name}: {count} instances, SLO {} ms", function.slo_ms)?;
             }
+            for (pool, of) in &config.gpu_pool {
+                let count = of.executors.len();
+                for (name, function) in &of.function {
+                    let slo = function.slo_ms;
+                    writeln!(out, "{name}: {count} GPUs of pool {pool}, SLO {slo} ms")?;
+                }
+            }
             Ok(())
         }
     }
+}
+
+fn man(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .with_context(|| format!("cannot write manual pages to {}", folder.display()))
 }

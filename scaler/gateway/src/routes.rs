@@ -12,6 +12,7 @@ use std::sync::Arc;
 use hyper::http::uri::PathAndQuery;
 
 use crate::function::{Function, FunctionName};
+use crate::gpu::GpuPool;
 
 const PREFIX: &str = "/functions/";
 const MODELS: &str = "/v2/models/";
@@ -33,6 +34,7 @@ pub struct Routes {
     functions: HashMap<FunctionName, Arc<Function>>,
     hosts: HashMap<String, Arc<Function>>,
     models: HashMap<String, Arc<Function>>,
+    pools: Vec<Arc<GpuPool>>,
 }
 
 /// The function of a request, and the path that its instance gets, if that is another one.
@@ -63,6 +65,17 @@ impl Routes {
                 .insert(route.function.name().clone(), route.function);
         }
         all
+    }
+
+    /// Adds the pools of GPUs that serve some of the functions.
+    pub(crate) fn with_pools(mut self, pools: Vec<Arc<GpuPool>>) -> Self {
+        self.pools = pools;
+        self
+    }
+
+    /// Pools of GPUs.
+    pub(crate) fn pools(&self) -> &[Arc<GpuPool>] {
+        &self.pools
     }
 
     /// All functions.

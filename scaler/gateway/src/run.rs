@@ -1,6 +1,5 @@
 //! The command `run`: starts and stops the servers, and follows the configuration file.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,13 +15,12 @@ use tokio::sync::watch;
 use crate::cli::Run;
 use crate::cluster::{self, Cluster};
 use crate::config::{Config, ConfigError};
-use crate::function::{Function, FunctionName};
+use crate::functions::Functions;
 use crate::loads::Origin;
 use crate::metrics::Metrics;
 use crate::pages::{self, Pages};
 use crate::picker::{self, Picker};
 use crate::proxy::Proxy;
-use crate::routes::{Route, Routes};
 use crate::server::{Serving, serve_on_threads};
 
 /// Interval in which the gateway looks at its file.
@@ -101,7 +99,7 @@ pub async fn run_until(
     let path = args.config.as_deref();
     let changed = path.and_then(modified);
     let config = path.map(Config::read).transpose()?.unwrap_or_default();
-    if args.cluster && !config.function.is_empty() {
+    if args.cluster && !(config.function.is_empty() && config.gpu_pool.is_empty()) {
         return Err(RunError::BothSources);
     }
     let clients = listen("listen", args.listen).await?;
@@ -187,39 +185,6 @@ pub async fn run_until(
     served
 }
 
-/// Functions of the file. They stay the same ones when the file changes, with all their requests.
-#[derive(Debug, Default)]
-struct Functions(BTreeMap<String, Arc<Function>>);
-
-impl Functions {
-    fn update(&mut self, config: &Config) -> Arc<Routes> {
-        self.0.retain(|name, _| config.function.contains_key(name));
-        let mut routes = Vec::new();
-        for (name, of) in &config.function {
-            let Some(rules) = of.rules() else { continue };
-            let function = self.0.entry(name.clone()).or_insert_with(|| {
-                let name = FunctionName {
-                    namespace: String::new(),
-                    name: name.clone(),
-                };
-                Function::new(name, rules)
-            });
-            function.set_rules(rules);
-            function.set_instances(&of.instances());
-            routes.push(Route {
-                function: Arc::clone(function),
-                hosts: of
-                    .hosts
-                    .iter()
-                    .map(|host| host.to_ascii_lowercase())
-                    .collect(),
-                models: of.models.clone(),
-            });
-        }
-        Arc::new(Routes::new(routes))
-    }
-}
-
 /// Reads the file again whenever it has changed. A wrong one changes nothing.
 async fn follow(
     path: &Path,
@@ -239,6 +204,7 @@ async fn follow(
                 proxy.set_routes(&functions.update(&config));
                 tracing::info!(
                     functions = config.function.len(),
+                    gpu_pools = config.gpu_pool.len(),
                     "configuration read again; limits and timeouts stay until the next start"
                 );
             }

@@ -51,6 +51,9 @@ struct Args {
     refuse: bool,
     #[arg(long)]
     refuse_later: bool,
+    /// Time of a batch on a GPU that the statistics tell, in milliseconds.
+    #[arg(long)]
+    gpu_ms: Option<u64>,
     /// Metadata to answer with.
     #[arg(long)]
     metadata: Option<String>,
@@ -89,6 +92,7 @@ async fn main() -> Result<()> {
         .route("/v2/models/m/ready", get(ready))
         .route("/v2/models/m", get(metadata))
         .route("/v2/models/m/infer", post(infer))
+        .route("/v2/models/m/stats", get(statistics))
         .with_state(Arc::new(server));
     Ok(axum::serve(listener, router).await?)
 }
@@ -143,6 +147,18 @@ async fn metadata(State(server): State<Arc<Server>>) -> Result<Json<Value>, Stat
     };
     let parsed = serde_json::from_str(text);
     parsed.map(Json).map_err(|_| StatusCode::IM_A_TEAPOT)
+}
+
+/// Statistics of Triton's extension: every request is a batch of its own.
+async fn statistics(State(server): State<Arc<Server>>) -> Result<Json<Value>, StatusCode> {
+    let millis = server.args.gpu_ms.ok_or(StatusCode::NOT_FOUND)?;
+    let count = server.answered.load(std::sync::atomic::Ordering::Relaxed);
+    let nanos = count as u64 * millis * 1_000_000;
+    let computed = json!({"count": count, "ns": nanos});
+    let batch = json!({"batch_size": 1, "compute_infer": computed});
+    Ok(Json(
+        json!({"model_stats": [{"name": "m", "version": "1", "batch_stats": [batch]}]}),
+    ))
 }
 
 async fn infer(

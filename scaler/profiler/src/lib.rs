@@ -30,6 +30,7 @@ pub mod cli;
 mod command;
 mod cpus;
 mod database;
+mod gpu;
 mod instance;
 mod latency;
 mod load;
@@ -47,6 +48,7 @@ mod shared;
 pub use cgroup::{CgroupError, memory_limit};
 pub use cpus::CpuError;
 pub use database::{DatabaseError, ProfileDatabase, StoredProfile};
+pub use gpu::{MeasurementOnGpu, ProfileGpu};
 pub use instance::InstanceError;
 pub use latency::{LatencyMicros, MIN_SAMPLES, Percentile};
 pub use load::LoadError;
@@ -55,7 +57,8 @@ pub use measure::MeasureError;
 pub use measurement::Measurement;
 pub use model_profile::{
     API_VERSION, KIND, MAX_LISTED_OBJECTS, Measured, Metadata, ModelProfileManifest,
-    ModelProfileSpec, ProfiledConfiguration, ProfiledObject, is_resource_name, resource_name,
+    ModelProfileSpec, ProfiledConfiguration, ProfiledGpu, ProfiledGpuLoad, ProfiledObject,
+    is_resource_name, resource_name,
 };
 pub use oip::OipError;
 pub use plan::{RuledOut, SloBound, TOLERANCE_PERCENT, ruled_out};

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use tetris_scaler_core::{Configuration, ConfigurationSpec, FieldError, MAX_RATE_MILLIS};
 
+use crate::gpu::MeasurementOnGpu;
 use crate::latency::{LatencyMicros, Percentile};
-use crate::model_profile::ProfiledConfiguration;
+use crate::model_profile::{ProfiledConfiguration, ProfiledGpu};
 use crate::setting::Setting;
 
 /// Measurement of one configuration.
@@ -25,6 +26,9 @@ pub struct Measurement {
     pub errors: u64,
     /// Answers per second.
     pub requests_per_second: f64,
+    /// Measurement on the GPU of the instance, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_gpu: Option<MeasurementOnGpu>,
 }
 
 impl Measurement {
@@ -35,6 +39,8 @@ impl Measurement {
             own_bytes: self.own_bytes,
             latency_micros: self.latency,
             rate_millis: self.rate_millis(),
+            gpu_type: self.on_gpu.as_ref().map(|on| on.gpu.kind),
+            gpu: self.on_gpu.as_ref().map(ProfiledGpu::from),
         }
     }
 
@@ -56,6 +62,10 @@ impl Measurement {
             concurrency: self.setting.concurrency,
             latency_us: self.latency.at(percentile),
             rate_millis: self.rate_millis(),
+            gpu: self.on_gpu.as_ref().map(|on| {
+                let batch = f64::from(self.setting.batch.max(1));
+                on.needs(self.requests_per_second / batch)
+            }),
         })
     }
 

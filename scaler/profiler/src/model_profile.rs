@@ -1,7 +1,9 @@
 //! The custom resource `ModelProfile`, as the profiler writes it.
 
 use serde::{Deserialize, Serialize};
+use tetris_scaler_core::GpuType;
 
+use crate::gpu::MeasurementOnGpu;
 use crate::latency::LatencyMicros;
 use crate::setting::Setting;
 
@@ -42,6 +44,9 @@ pub struct ModelProfileSpec {
     pub model: String,
     /// One entry per measured configuration.
     pub configurations: Vec<ProfiledConfiguration>,
+    /// Loads to GPUs, by type.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<ProfiledGpuLoad>,
     /// The model's objects in the tensor store, the largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ProfiledObject>,
@@ -70,6 +75,45 @@ pub struct ProfiledConfiguration {
     /// Answers per second meanwhile, in thousandths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_millis: Option<u64>,
+    /// Type of the GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_type: Option<GpuType>,
+    /// Measurements on the GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<ProfiledGpu>,
+}
+
+/// Measurements of an instance on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProfiledGpu {
+    /// Private device memory of an instance, in bytes.
+    pub own_bytes: u64,
+    /// Mean time of a batch on the GPU, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inference_micros: Option<u64>,
+}
+
+impl From<&MeasurementOnGpu> for ProfiledGpu {
+    fn from(on: &MeasurementOnGpu) -> Self {
+        Self {
+            own_bytes: on.gpu.own_bytes,
+            inference_micros: on.inference_micros,
+        }
+    }
+}
+
+/// Load of the model's tensors from host memory to an empty GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfiledGpuLoad {
+    /// Type of the GPU.
+    #[serde(rename = "type")]
+    pub kind: GpuType,
+    /// Bytes of the load.
+    pub bytes: u64,
+    /// Time of the load, in microseconds.
+    pub micros: u64,
 }
 
 /// An object of the tensor store.
@@ -135,7 +179,8 @@ mod tests {
       "spec": {
         "model": "all-MiniLM-L6-v2",
         "configurations": [{"cpuMillis": 2000, "batch": 4, "concurrency": 2, "ownBytes": 104857600,
-          "latencyMicros": {"p50": 1, "p90": 2, "p95": 3, "p99": 4}, "rateMillis": 27500}],
+          "latencyMicros": {"p50": 1, "p90": 2, "p95": 3, "p99": 4}, "rateMillis": 27500, "gpuType": "Tesla T4", "gpu": {"ownBytes": 5, "inferenceMicros": 6}}],
+        "gpus": [{"type": "Tesla T4", "bytes": 12, "micros": 3}],
         "objects": [{"id": "00ff", "bytes": 12}],
         "unlistedBytes": 7,
         "manifests": ["aa"],

@@ -167,6 +167,7 @@ mod tests {
             requests: 100,
             errors: 0,
             requests_per_second: f64::from(batch * concurrency) * 1e3 / millis as f64,
+            on_gpu: None,
         }
     }
 

@@ -105,6 +105,7 @@ mod tests {
             concurrency,
             latency_us: 100,
             rate_millis: None,
+            gpu: None,
         };
         Server::new(&Configuration::try_new(spec).unwrap())
     }

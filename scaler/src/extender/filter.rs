@@ -1,9 +1,10 @@
-//! Filter: removes nodes without room for a model's tensors.
+//! Filter: removes nodes without room for a model's tensors, in the store or on a GPU.
 
 use std::collections::HashMap;
 
 use tetris_scaler_core::Thetas;
 
+use super::gpus::Gpus;
 use super::nodes::{Form, by_name};
 use super::wire::{ExtenderFilterResult, NodeList};
 use crate::state::{FunctionState, Snapshot};
@@ -52,6 +53,8 @@ struct Stores<'a> {
     thetas: Thetas<'a>,
     /// Room for tensors in bytes, of nodes with a known inventory.
     room: HashMap<&'a str, u64>,
+    /// The GPUs, for a function that needs one.
+    gpus: Option<Gpus<'a>>,
 }
 
 impl<'a> Stores<'a> {
@@ -66,12 +69,17 @@ impl<'a> Stores<'a> {
             function,
             thetas: snapshot.inventory.thetas(&function.model.tensors),
             room: told.collect(),
+            gpus: Gpus::new(snapshot, function),
         }
     }
 
     /// Returns the reason the node fails, or `None` if it passes.
     fn fault(&self, node: &str) -> Option<String> {
         let theta = self.thetas.of(node)?;
+        let on_gpu = self.gpus.as_ref().and_then(|gpus| gpus.fault(node));
+        if on_gpu.is_some() {
+            return on_gpu;
+        }
         let room = *self.room.get(node)?;
         let missing = theta.missing_bytes();
         if missing <= room {

@@ -7,7 +7,8 @@
 //! namespace uses. `POST /prioritize` gives each node a score from 0 to 10.
 //! [`Spread`](tetris_scaler_core::Spread) weighs the node's free resources against theta, the share
 //! of the model's bytes that the node has. `POST /filter` removes nodes whose store has no room for
-//! the missing tensors, even after all that is reclaimable is freed.
+//! the missing tensors, even after all that is reclaimable is freed. For a function with GPUs it also
+//! removes nodes of which no GPU has room, and theta counts the model's bytes in device memory too.
 //!
 //! **Guarantees.** All nodes pass with score 0 for pods without a model, and for unknown models and
 //! stores. An unknown node passes too: a load never fails because of the store, and neither does
@@ -18,6 +19,7 @@
 //! at the same time do not see each other's tensors.
 
 mod filter;
+mod gpus;
 mod http;
 mod nodes;
 mod prioritize;

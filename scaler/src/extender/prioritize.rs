@@ -2,6 +2,7 @@
 
 use tetris_scaler_core::{Similarity, Spread};
 
+use super::gpus::Gpus;
 use super::nodes::{Form, by_name};
 use super::wire::{HostPriority, MAX_SCORE};
 use crate::state::{FunctionState, Snapshot};
@@ -19,12 +20,17 @@ pub fn prioritize(
     let tensors = &function.model.tensors;
     let thetas = snapshot.inventory.thetas(tensors);
     let known = by_name(snapshot);
+    let gpus = Gpus::new(snapshot, function);
     let nothing = Similarity {
         resident_bytes: 0,
         total_bytes: tensors.total_bytes(),
     };
     with_scores(nodes, |node| {
         let theta = thetas.of(node).unwrap_or(nothing);
+        let theta = match &gpus {
+            Some(gpus) => theta.with(gpus.similarity(node)),
+            None => theta,
+        };
         let room = known.get(node).map(|node| (node.free, node.all));
         let (free, all) = room.unwrap_or_default();
         out_of_ten(spread.score(theta, free, all))

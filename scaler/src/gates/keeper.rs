@@ -93,7 +93,7 @@ impl Keeper {
         }
         let client = &self.client;
         let each = due.into_iter().map(|(key, gate, waited)| async move {
-            let written = timeout(REQUEST, open(client, &key, &gate, None)).await;
+            let written = timeout(REQUEST, open(client, &key, &gate, None, None)).await;
             let result = match written {
                 Ok(Ok(opened)) => Ok(opened),
                 Ok(Err(error)) => Err(GatesError::of(key, error)),

@@ -14,6 +14,7 @@
 
 mod error;
 mod fetch;
+mod gpu;
 mod page;
 mod poller;
 mod quantity;
@@ -22,6 +23,7 @@ mod tokens;
 
 pub use error::PollError;
 pub use fetch::Daemon;
+pub use gpu::NodeGpu;
 pub use page::{Page, Room};
 pub use poller::{Inventories, PollOptions, Poller};
 pub use quantity::{bytes, millis};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tetris_store_layout::ObjectId;
 
+use super::gpu::{GpuEntry, NodeGpu, gpus};
 use crate::resources::stored_object;
 
 /// Supported version of the page.
@@ -15,6 +16,8 @@ struct Document {
     version: u32,
     node: Option<String>,
     stores: Vec<Store>,
+    #[serde(default)]
+    gpus: Vec<GpuEntry>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -32,7 +35,7 @@ struct Store {
 
 /// An object id in the page's encoding.
 #[derive(Debug)]
-struct ObjectText(ObjectId);
+pub(super) struct ObjectText(pub(super) ObjectId);
 
 impl<'de> Deserialize<'de> for ObjectText {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -68,6 +71,8 @@ pub struct Page {
     pub objects: Vec<ObjectId>,
     /// Room for tensors; `None` if the daemon does not report it.
     pub room: Option<Room>,
+    /// Usable GPUs with the daemon's GPU mirror.
+    pub gpus: Vec<NodeGpu>,
 }
 
 impl Page {
@@ -90,7 +95,10 @@ impl Page {
                 "found the page of node {other:?}, expected {node:?}"
             ));
         }
-        let mut page = Self::default();
+        let mut page = Self {
+            gpus: gpus(document.gpus)?,
+            ..Self::default()
+        };
         let mut mounts: BTreeMap<Option<usize>, MountRoom> = BTreeMap::new();
         for store in document.stores.into_iter().filter(|store| store.usable) {
             let objects = store.objects.iter();
@@ -146,6 +154,40 @@ mod tests {
         assert_eq!(page.room.unwrap().free_bytes, 16, "two mounts");
         let error = Page::read(body.as_bytes(), "b").unwrap_err();
         assert!(error.contains(r#"node "a", expected "b""#), "{error}");
+    }
+
+    #[test]
+    fn gpus_have_what_the_mirror_leaves_and_what_is_there() {
+        let id = ObjectId::of(b"tensor");
+        let gpu = format!(
+            r#"{{"uuid":"GPU-1","type":"Tesla T4","usable":true,"total_bytes":100,"limit_bytes":60,"capacity_bytes":50,"held_bytes":30,
+              "stores":[{{"name":"blue","objects":["{id}"]}}],"later":1}}"#
+        );
+        let body = format!(
+            r#"{{"version":1,"node":"a","stores":[],"gpus":[{gpu},{}]}}"#,
+            gpu.replace("true", "false")
+        );
+        let page = Page::read(body.as_bytes(), "a").unwrap();
+        let [gpu] = page.gpus.as_slice() else {
+            panic!("{:?}", page.gpus);
+        };
+        assert_eq!((gpu.kind.as_str(), gpu.own_bytes), ("Tesla T4", 40));
+        // Others hold 30 bytes, of which 20 are an instance's own.
+        let id = stored_object("blue", &id);
+        assert_eq!(gpu.view(None).tensor_bytes, 20);
+        assert_eq!(gpu.view(Some(&[(id, 20)].into())).tensor_bytes, 40);
+        let unnamed = body.replace("Tesla T4", "");
+        assert!(Page::read(unnamed.as_bytes(), "a").is_err());
+        let many = vec![
+            r#"{"uuid":"","type":"T4","usable":true,"total_bytes":0,"limit_bytes":0,"capacity_bytes":0,"held_bytes":0}"#;
+            65
+        ];
+        let many = format!(
+            r#"{{"version":1,"node":"a","stores":[],"gpus":[{}]}}"#,
+            many.join(",")
+        );
+        let error = Page::read(many.as_bytes(), "a").unwrap_err();
+        assert!(error.contains("found 65 GPUs"), "{error}");
     }
 
     #[test]

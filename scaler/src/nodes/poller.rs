@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::PollError;
 use super::fetch::{Daemon, Fetched, Fetcher};
+use super::gpu::NodeGpu;
 use super::page::{Page, Room};
 use super::tokens::Tokens;
 
@@ -48,6 +49,8 @@ pub struct Inventories {
     pub inventory: Arc<Inventory>,
     /// Room for more tensors, by node.
     pub rooms: BTreeMap<String, Arc<Room>>,
+    /// GPUs with a GPU mirror, by node.
+    pub gpus: BTreeMap<String, Arc<[NodeGpu]>>,
 }
 
 /// Tag and time of a node's last page.
@@ -85,7 +88,7 @@ impl Poller {
         };
         let latest = Inventories {
             inventory: Arc::new(Inventory::new(limits)),
-            rooms: BTreeMap::new(),
+            ..Inventories::default()
         };
         Ok(Self {
             fetcher,
@@ -171,11 +174,16 @@ impl Poller {
     fn apply(&mut self, pages: Vec<(String, Page)>, gone: &[String]) -> Vec<InventoryFull> {
         let mut refused = Vec::new();
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inventories { inventory, rooms } = &mut *latest;
+        let Inventories {
+            inventory,
+            rooms,
+            gpus,
+        } = &mut *latest;
         let inventory = Arc::make_mut(inventory);
         for node in gone {
             inventory.remove_node(node);
             rooms.remove(node);
+            gpus.remove(node);
         }
         for (node, page) in pages {
             if let Err(full) = inventory.set_node(&node, &page.objects) {
@@ -184,6 +192,11 @@ impl Poller {
                 if let Some(known) = self.known.get_mut(&node) {
                     known.tag = None;
                 }
+            }
+            if page.gpus.is_empty() {
+                gpus.remove(&node);
+            } else {
+                gpus.insert(node.clone(), page.gpus.into());
             }
             match page.room {
                 Some(room) => drop(rooms.insert(node, Arc::new(room))),

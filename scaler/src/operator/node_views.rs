@@ -2,18 +2,40 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tetris_scaler_core::{NodeView, Resources};
+use tetris_scaler_core::{FunctionView, GpuView, InstanceView, NodeView, Resources};
+use tetris_store_layout::ObjectId;
 
 use super::observed::Observed;
 use crate::nodes::Room;
 use crate::state::Key;
 
+/// Tensors of instances, each with its bytes, by index of the node and of its GPU.
+pub(super) type HeldOnGpus = BTreeMap<(usize, usize), BTreeMap<ObjectId, u64>>;
+
+/// Returns the tensors that instances have on their GPUs.
+pub(super) fn held_on_gpus(functions: &[FunctionView], instances: &[InstanceView]) -> HeldOnGpus {
+    let mut held = HeldOnGpus::new();
+    let mut seen = BTreeSet::new();
+    for one in instances {
+        let (Some(node), Some(gpu)) = (one.node, one.gpu) else {
+            continue;
+        };
+        let function = functions.get(one.function);
+        if let Some(function) = function.filter(|_| seen.insert((node, gpu, one.function))) {
+            let objects = function.model.tensors.objects().iter().copied();
+            held.entry((node, gpu)).or_default().extend(objects);
+        }
+    }
+    held
+}
+
 /// Returns the nodes with the resources that all pods leave but those that are `counted`, and with the
-/// room of `stores`.
+/// room of `stores`. `held` are the tensors of counted instances.
 pub(super) fn node_views(
     observed: &Observed,
     counted: &BTreeSet<&Key>,
     stores: &BTreeSet<&str>,
+    held: &HeldOnGpus,
 ) -> Vec<NodeView> {
     let mut taken: BTreeMap<&str, Resources> = BTreeMap::new();
     let others = observed.pods.values();
@@ -22,7 +44,7 @@ pub(super) fn node_views(
         sum.cpu_millis = sum.cpu_millis.saturating_add(pod.requests.cpu_millis);
         sum.memory_bytes = sum.memory_bytes.saturating_add(pod.requests.memory_bytes);
     }
-    let each = observed.nodes.values().map(|node| {
+    let each = observed.nodes.values().enumerate().map(|(at, node)| {
         let taken = taken.get(node.name.as_str()).copied().unwrap_or_default();
         let all = node.allocatable;
         let free = Resources {
@@ -36,6 +58,8 @@ pub(super) fn node_views(
             free,
             tensor_bytes: room.map(|room| room.free_bytes),
             stores: room.map_or_else(BTreeMap::new, |room| of_stores(room, stores)),
+            gpus: gpus(observed, &node.name, |gpu| held.get(&(at, gpu))),
+            gpus_only: node.gpus_only,
             accepts_new: node.accepts_new,
         }
     });
@@ -49,4 +73,15 @@ fn of_stores(room: &Room, stores: &BTreeSet<&str>) -> BTreeMap<String, u64> {
         Some((store.to_owned(), *bytes))
     });
     each.collect()
+}
+
+/// Returns the GPUs of a node, without the tensors that instances hold.
+fn gpus<'a>(
+    observed: &Observed,
+    node: &str,
+    held: impl Fn(usize) -> Option<&'a BTreeMap<ObjectId, u64>>,
+) -> Vec<GpuView> {
+    let gpus = observed.gpus.get(node).map_or(&[][..], |gpus| &**gpus);
+    let each = gpus.iter().enumerate();
+    each.map(|(at, gpu)| gpu.view(held(at))).collect()
 }

@@ -9,7 +9,7 @@ use super::health::Failing;
 use super::prepare::{Prepared, Unprepared};
 use super::records::{DeploymentRecord, FunctionRecord, NodeRecord, PodRecord};
 use crate::load::LoadError;
-use crate::nodes::Room;
+use crate::nodes::{NodeGpu, Room};
 use crate::placement::PlacementMode;
 use crate::state::Key;
 
@@ -31,6 +31,8 @@ pub struct Observed {
     pub inventory: Arc<Inventory>,
     /// Room for more tensors, by node.
     pub rooms: BTreeMap<String, Arc<Room>>,
+    /// GPUs of the nodes with a GPU mirror, by node.
+    pub gpus: BTreeMap<String, Arc<[NodeGpu]>>,
     /// Way in which pods get to the nodes of the plan.
     pub mode: PlacementMode,
 }

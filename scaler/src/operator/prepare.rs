@@ -58,24 +58,18 @@ pub fn prepare(
         profile: function.profile.clone(),
         problem,
     };
-    // Errors of names belong to the function, all others to the profile.
-    profile.select(function.percentile, &function.configurations)?;
+    let allowed = function.allowed(profile)?;
     let selected = profile
-        .select(function.percentile, &[])
+        .for_function(function, allowed)
         .map_err(of_profile)?;
     let tensors = profile.tensors(&function.store).map_err(of_profile)?;
-    let wanted = |name: &String| function.configurations.contains(name);
-    let indices = selected.names.iter().enumerate();
-    let allowed = indices
-        .filter(|(_, name)| wanted(name))
-        .map(|(index, _)| index);
     let model = FunctionModel {
         name: Key::new(function.namespace.clone(), function.name.clone()).to_string(),
         profile: selected.profile,
         slo: function.slo,
         tensors,
         store: function.store.clone(),
-        allowed: allowed.collect(),
+        allowed: selected.allowed,
         alpha_bytes_per_millicore: function.alpha_bytes_per_millicore,
     };
     Ok(Prepared {

@@ -140,6 +140,7 @@ impl Shared {
             nodes: watches.nodes.all()?,
             inventory: inventories.inventory,
             rooms: inventories.rooms,
+            gpus: inventories.gpus,
             mode: self.mode,
         })
     }

@@ -7,7 +7,9 @@ use super::prepare::Prepared;
 use crate::labels;
 use crate::nodes::{bytes, millis};
 use crate::placement::{PlacementMode, assigned_node};
-use crate::resources::{CheckedTemplate, FieldProblem, MeasuredConfiguration};
+use crate::resources::{
+    CheckedGpu, CheckedTemplate, FieldProblem, MeasuredConfiguration, MeasuredGpu,
+};
 
 /// Mount path of the store in containers.
 const MOUNT_PATH: &str = "/run/tetris/store";
@@ -27,7 +29,7 @@ pub struct Template {
 
 /// Returns the function's template with the needs of the configuration `index`: labels,
 /// environment, requests, the store's volume, and the scheduling gate. Adds a memory limit if there
-/// is none.
+/// is none. With a GPU, adds the device and its runtime class.
 ///
 /// # Errors
 ///
@@ -55,8 +57,14 @@ pub fn template(
     );
     if let Some(container) = container(&mut pods, function.template.container) {
         set_environment(container, measured);
+        if let Some(gpu) = measured.gpu {
+            set_gpu(container, prepared, &gpu);
+        }
         set_resources(container, measured, &path)?;
         mount(container);
+    }
+    if measured.gpu.is_some() {
+        share_gpus(&mut pods, function.gpu.as_ref());
     }
     let store = (function.store != function.namespace).then_some(function.store.as_str());
     add_volume(&mut pods, store);
@@ -81,6 +89,42 @@ fn set_environment(container: &mut Value, measured: &MeasuredConfiguration) {
     ];
     for (name, value) in ours {
         variables.push(json!({"name": name, "value": value.to_string()}));
+    }
+}
+
+/// Gives the container the GPU that the pod's annotation names, without a claim: the kubelet reads the
+/// annotation when the container starts, after the operator has chosen the GPU.
+fn set_gpu(container: &mut Value, prepared: &Prepared, gpu: &MeasuredGpu) {
+    let least = prepared
+        .function
+        .gpu
+        .as_ref()
+        .map_or(0, |gpu| gpu.own_bytes);
+    let own_bytes = gpu.own_bytes.max(least).to_string();
+    let variables = list(container, &[], "env");
+    let path = format!("metadata.annotations['{}']", labels::GPU);
+    variables.push(json!({
+        "name": "NVIDIA_VISIBLE_DEVICES",
+        "valueFrom": {"fieldRef": {"fieldPath": path}},
+    }));
+    variables.push(json!({"name": "TETRIS_GPU_OWN_BYTES", "value": own_bytes}));
+    let name = "NVIDIA_DRIVER_CAPABILITIES";
+    let is_set = |one: &Value| one.get("name").and_then(Value::as_str) == Some(name);
+    if !variables.iter().any(is_set) {
+        variables.push(json!({"name": name, "value": "compute,utility"}));
+    }
+}
+
+/// Sets the runtime class that gives containers their devices, the toleration of nodes for GPUs, and the
+/// annotation with all of a node's GPUs, until the operator chooses one.
+fn share_gpus(pods: &mut Value, gpu: Option<&CheckedGpu>) {
+    let annotations = object(pods, &["metadata", "annotations"]);
+    annotations.insert(labels::GPU.to_owned(), labels::EVERY_GPU.into());
+    let tolerations = list(pods, &["spec"], "tolerations");
+    tolerations.push(json!({"key": labels::GPU_TAINT, "operator": "Exists"}));
+    if let Some(gpu) = gpu {
+        let class = object(pods, &["spec"]).entry("runtimeClassName");
+        class.or_insert_with(|| gpu.runtime_class.clone().into());
     }
 }
 

@@ -1,14 +1,16 @@
 //! Observations as input of the core.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tetris_scaler_core::{FunctionView, InstanceView, NodeView, Phase, Rate};
 
 use super::latency::{self, Service};
-use super::node_views::node_views;
+use super::node_views::{held_on_gpus, node_views};
 use super::observed::{FunctionInput, Observed};
 use super::prepare::Prepared;
 use super::records::{DeploymentRecord, Instance, PodRecord};
+use crate::nodes::NodeGpu;
 use crate::resources::Scaling;
 use crate::state::Key;
 
@@ -79,6 +81,7 @@ impl Assembled {
                 input,
                 prepared,
                 nodes: &nodes,
+                gpus: &observed.gpus,
             };
             let first = assembled.instances.len();
             assembled.add_instances(&of, observed, &groups);
@@ -89,7 +92,8 @@ impl Assembled {
         let counted = pods.filter_map(|(_, source)| source.pod.as_ref()).collect();
         let stores = assembled.functions.iter();
         let stores = stores.map(|one| one.model.store.as_str()).collect();
-        assembled.nodes = node_views(observed, &counted, &stores);
+        let held = held_on_gpus(&assembled.functions, &assembled.instances);
+        assembled.nodes = node_views(observed, &counted, &stores, &held);
         let hostnames = observed.nodes.values().map(|node| node.hostname.clone());
         assembled.hostnames = hostnames.collect();
         assembled
@@ -164,6 +168,10 @@ impl Assembled {
             function: of.function,
             configuration: of.configuration(&instance.configuration),
             node: of.nodes.get(pod.place()).copied(),
+            gpu: instance
+                .gpu
+                .as_deref()
+                .and_then(|gpu| of.gpu(pod.place(), gpu)),
             phase,
             load: of.input.pod_loads.get(&pod.key.name).copied(),
             retiring: is_retiring && !of.input.give_up_retiring,
@@ -186,6 +194,7 @@ impl Assembled {
             function: of.function,
             configuration: of.configuration(&deployment.configuration),
             node: None,
+            gpu: None,
             phase: Phase::Starting,
             load: Some(Rate::ZERO),
             retiring: false,
@@ -208,9 +217,16 @@ struct Of<'a> {
     input: &'a FunctionInput,
     prepared: &'a Prepared,
     nodes: &'a BTreeMap<&'a str, usize>,
+    gpus: &'a BTreeMap<String, Arc<[NodeGpu]>>,
 }
 
 impl Of<'_> {
+    /// Returns the index of a GPU on its node.
+    fn gpu(&self, node: &str, uuid: &str) -> Option<usize> {
+        let mut gpus = self.gpus.get(node)?.iter();
+        gpus.position(|gpu| gpu.uuid == uuid)
+    }
+
     fn configuration(&self, name: &str) -> Option<usize> {
         self.prepared.names.iter().position(|one| one == name)
     }

@@ -42,8 +42,8 @@ impl Gate {
     }
 
     /// Returns the merge patch that opens the gate of this version of the pod, and narrows it to
-    /// `node`, if there is one. The API server takes only additions to the terms of a gated pod.
-    pub fn opening(&self, node: Option<&str>) -> Value {
+    /// `node` and `gpu`, if there are any. The API server takes only additions to the terms of a gated pod.
+    pub fn opening(&self, node: Option<&str>, gpu: Option<&str>) -> Value {
         let others = self.others.iter().map(|name| json!({"name": name}));
         let others: Vec<Value> = others.collect();
         let gates = if others.is_empty() {
@@ -57,7 +57,11 @@ impl Gate {
             let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
             spec.insert("affinity".to_owned(), json!({"nodeAffinity": required}));
         }
-        json!({"metadata": {"uid": self.uid, "resourceVersion": self.version}, "spec": spec})
+        let mut metadata = json!({"uid": self.uid, "resourceVersion": self.version});
+        if let (Some(gpu), Some(metadata)) = (gpu, metadata.as_object_mut()) {
+            metadata.insert("annotations".to_owned(), json!({labels::GPU: gpu}));
+        }
+        json!({"metadata": metadata, "spec": spec})
     }
 
     fn narrowed(&self, node: &str) -> Vec<NodeSelectorTerm> {

@@ -17,7 +17,7 @@ pub enum Opened {
     Outdated,
 }
 
-/// Opens the gate of a pod, and narrows it to `node`, if there is one.
+/// Opens the gate of a pod, and narrows it to `node` and `gpu`, if there are any.
 ///
 /// # Errors
 ///
@@ -27,9 +27,10 @@ pub async fn open(
     pod: &Key,
     gate: &Gate,
     node: Option<&str>,
+    gpu: Option<&str>,
 ) -> Result<Opened, kube::Error> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
-    let patch = Patch::Merge(gate.opening(node));
+    let patch = Patch::Merge(gate.opening(node, gpu));
     let by_us = PatchParams::apply(labels::MANAGER);
     match api.patch_metadata(&pod.name, &by_us, &patch).await {
         Ok(_) => Ok(Opened::Done),

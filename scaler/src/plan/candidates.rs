@@ -86,7 +86,7 @@ impl All<'_> {
     fn cost(&self, one: &Configuration) -> u64 {
         let alpha = self.function.model.alpha_bytes_per_millicore;
         let cpu = alpha.saturating_mul(one.cpu_millis());
-        one.own_bytes().saturating_add(cpu)
+        one.private_bytes().saturating_add(cpu)
     }
 
     fn verdict(&self, index: usize, one: &Configuration, replicas: u32) -> Verdict {
@@ -138,8 +138,25 @@ impl All<'_> {
 /// Returns true if `better` is at least as fast, needs no more of any resource, and is not equal to
 /// `one`.
 fn dominates(better: &Configuration, one: &Configuration) -> bool {
-    let key = |one: &Configuration| (one.rate(), one.own_bytes(), one.cpu_millis());
-    better.rate() >= one.rate()
+    let key = |one: &Configuration| {
+        (
+            one.rate(),
+            one.own_bytes(),
+            one.cpu_millis(),
+            one.gpu().copied(),
+        )
+    };
+    let of_gpu = match (better.gpu(), one.gpu()) {
+        (None, None) => true,
+        (Some(better), Some(one)) => {
+            better.kind == one.kind
+                && better.own_bytes <= one.own_bytes
+                && better.share_permille <= one.share_permille
+        }
+        _ => false,
+    };
+    of_gpu
+        && better.rate() >= one.rate()
         && better.own_bytes() <= one.own_bytes()
         && better.cpu_millis() <= one.cpu_millis()
         && key(better) != key(one)

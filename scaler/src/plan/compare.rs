@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tetris_scaler_core::{
-    Configuration, Demand, MemoryTerm, Node, NodeView, PlacementProblem, Rate, Weights,
+    Configuration, Demand, GpuRoom, MemoryTerm, Node, NodeView, PlacementProblem, Rate, Weights,
     place_as_published, solve,
 };
 
@@ -74,7 +74,7 @@ pub(super) fn unshared(problem: &Problem, needed: &[Rate]) -> Result<Figures, St
             .map_err(|error| format!("{}: {error}", function.key))?;
         let own = solution.selection.choices.iter().map(|choice| {
             let one = profile.configurations().get(choice.configuration);
-            u128::from(one.map_or(0, Configuration::own_bytes)) * u128::from(choice.count)
+            u128::from(one.map_or(0, Configuration::private_bytes)) * u128::from(choice.count)
         });
         let own: u128 = own.sum();
         sum.instances = sum.instances.saturating_add(solution.selection.instances());
@@ -109,6 +109,8 @@ fn node(node: &NodeView, stores: &[&str]) -> Node {
         free: node.free,
         tensor_bytes: node.tensor_bytes,
         stores: rooms.collect(),
+        gpus: node.gpus.iter().map(GpuRoom::of).collect(),
+        gpus_only: node.gpus_only,
         accepts_new: node.accepts_new,
     }
 }

@@ -65,6 +65,28 @@ pub(super) struct PlanNode {
     /// Profiles with resident tensors, for all functions with that profile.
     #[serde(default)]
     pub(super) models: Vec<String>,
+    /// GPUs with a GPU mirror.
+    #[serde(default)]
+    pub(super) gpus: Vec<PlanGpu>,
+}
+
+/// One GPU of a node, or several equal ones.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PlanGpu {
+    /// Type of the GPU, as profiles name it.
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    /// Number of GPUs; 1 without it.
+    #[serde(default)]
+    pub(super) count: Option<u32>,
+    /// Device memory, in bytes.
+    pub(super) memory_bytes: u64,
+    /// Part of it for tensors, in bytes: `device_bytes` of the daemon's GPU mirror.
+    pub(super) mirror_bytes: u64,
+    /// Profiles with tensors in device memory, for all functions with that profile.
+    #[serde(default)]
+    pub(super) models: Vec<String>,
 }
 
 impl Documents {

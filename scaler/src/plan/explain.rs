@@ -29,7 +29,9 @@ pub(super) fn candidates(function: &FunctionReport) -> Option<String> {
 fn why(candidate: &Candidate) -> String {
     match &candidate.verdict {
         Verdict::Chosen { replicas } => format!("chosen: {replicas}"),
-        Verdict::NotAllowed => "not in spec.configurations".to_owned(),
+        Verdict::NotAllowed => {
+            "not in spec.configurations, or not with the GPU of spec.gpu".to_owned()
+        }
         Verdict::TooSlow {
             latency_us,
             limit_us,
@@ -45,6 +47,8 @@ fn why(candidate: &Candidate) -> String {
                     .then(|| format!("{} CPUs", cpus(missing.cpu_millis.into()))),
                 lack(missing.memory_bytes, "memory"),
                 lack(missing.tensor_bytes, "room for tensors"),
+                (missing.gpus > 0).then(|| "a GPU of this type".to_owned()),
+                lack(missing.gpu_bytes, "GPU memory"),
             ];
             let lacks: Vec<String> = lacks.into_iter().flatten().collect();
             format!("fits on no node: {node} lacks {}", lacks.join(" and "))

@@ -1,6 +1,6 @@
 //! Configurations that fit on some node.
 
-use tetris_scaler_core::{Configuration, NodeView, Profile, Shortage, Similarity, Thetas};
+use tetris_scaler_core::{Configuration, GpuRoom, NodeView, Profile, Shortage, Similarity, Thetas};
 
 use super::functions::Function;
 use super::problem::Problem;
@@ -25,11 +25,13 @@ impl<'a> Fit<'a> {
     /// Returns the node that lacks least for one instance, and the shortage.
     pub(super) fn closest(&self, one: &Configuration) -> Option<(&'a str, Shortage)> {
         let nodes = self.problem.cluster.nodes.iter();
-        let open = nodes.filter(|node| node.accepts_new);
+        let with_gpu = one.gpu().is_some();
+        let open = nodes.filter(|node| node.accepts_new && (with_gpu || !node.gpus_only));
         let lacking = open.map(|node| (node.name.as_str(), self.lacks(node, one)));
         lacking.min_by_key(|(_, missing)| {
             let memory = missing.memory_bytes.saturating_add(missing.tensor_bytes);
-            (!missing.is_none(), missing.cpu_millis, memory)
+            let of_gpu = (missing.gpus, missing.gpu_bytes, missing.gpu_permille);
+            (!missing.is_none(), of_gpu, missing.cpu_millis, memory)
         })
     }
 
@@ -47,6 +49,31 @@ impl<'a> Fit<'a> {
             cpu_millis: one.cpu_millis().saturating_sub(node.free.cpu_millis),
             memory_bytes: memory.saturating_sub(node.free.memory_bytes),
             tensor_bytes: tensors.saturating_sub(room),
+            ..self.lacks_on_gpu(node, one)
+        }
+    }
+
+    /// Returns the shortage of the node's best GPU for an instance without others beside it.
+    fn lacks_on_gpu(&self, node: &NodeView, one: &Configuration) -> Shortage {
+        let Some(needs) = one.gpu() else {
+            return Shortage::default();
+        };
+        let of_type = node.gpus.iter().filter(|gpu| gpu.kind == needs.kind);
+        let lacking = of_type.map(|gpu| {
+            let room = GpuRoom::of(gpu);
+            room.lacks(needs, room.of_tensors(&self.function.model.tensors).0)
+        });
+        let least = lacking.min_by_key(|lacks| lacks.bytes);
+        match least {
+            None => Shortage {
+                gpus: 1,
+                ..Shortage::default()
+            },
+            Some(lacks) => Shortage {
+                gpu_bytes: lacks.bytes,
+                gpu_permille: lacks.share_permille.into(),
+                ..Shortage::default()
+            },
         }
     }
 

@@ -9,7 +9,7 @@ use tetris_store_layout::ObjectId;
 use super::args::LoadOverride;
 use super::documents::{Documents, FoundDocument};
 use super::error::PlanError;
-use crate::resources::{CheckedFunction, CheckedProfile, LoadSource, stored_object};
+use crate::resources::{CheckedFunction, CheckedProfile, GpuLoad, LoadSource, stored_object};
 use crate::state::Key;
 
 /// A function, its profile and its load.
@@ -23,6 +23,8 @@ pub(super) struct Function {
     /// The allowed configurations.
     pub(super) allowed: Profile,
     pub(super) load: Rate,
+    /// Measured loads of its model to GPUs.
+    pub(super) gpu_loads: Vec<GpuLoad>,
     pub(super) profile: Key,
     /// Objects of its model that a profile lists.
     pub(super) listed: Vec<ObjectId>,
@@ -88,14 +90,10 @@ fn function(
         at: at.clone(),
         problem,
     };
-    let all = measured.object.select(checked.percentile, &[]);
+    let allowed = checked.allowed(&measured.object).map_err(field)?;
+    let all = measured.object.for_function(&checked, allowed);
     let all = all.map_err(field)?;
-    let some = measured
-        .object
-        .select(checked.percentile, &checked.configurations);
-    let some = some.map_err(field)?;
-    let index = |name| all.names.iter().position(|one| one == name);
-    let allowed = some.names.iter().filter_map(index).collect();
+    let some = all.allowed_profile();
     let tensors = measured.object.tensors(&checked.store).map_err(field)?;
     let objects = measured.object.objects.iter();
     let listed = objects.map(|(id, _)| stored_object(&checked.store, id));
@@ -106,15 +104,16 @@ fn function(
         slo: checked.slo,
         tensors,
         store: checked.store.clone(),
-        allowed,
+        allowed: all.allowed,
         alpha_bytes_per_millicore: checked.alpha_bytes_per_millicore,
     };
     Ok(Function {
         key,
         checked,
+        allowed: some.unwrap_or_else(|| model.profile.clone()),
+        gpu_loads: measured.object.gpu_loads.clone(),
         model: Arc::new(model),
         names: all.names,
-        allowed: some.profile,
         load,
         profile,
         listed,

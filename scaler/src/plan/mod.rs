@@ -17,6 +17,7 @@ mod explain;
 mod figures;
 mod fit;
 mod functions;
+mod gpus;
 mod nodes;
 mod page;
 mod pods;

@@ -1,11 +1,13 @@
 //! Nodes, and the tensors in their stores.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use tetris_scaler_core::{
-    Inventory, InventoryLimits, MAX_NODES, ModelTensors, NodeView, Resources,
+    GpuType, GpuView, Inventory, InventoryLimits, MAX_GPUS, MAX_NODES, ModelTensors, NodeView,
+    Resources,
 };
 use tetris_store_layout::ObjectId;
 
@@ -89,6 +91,7 @@ impl Nodes {
         let room = stored.page.room.as_ref();
         node.tensor_bytes = room.map(|room| room.free_bytes);
         node.stores = room.map(|room| room.stores.clone()).unwrap_or_default();
+        node.gpus = stored.page.gpus.iter().map(|gpu| gpu.view(None)).collect();
         self.inventory
             .set_node(&stored.node, &stored.page.objects)?;
         Ok(())
@@ -140,6 +143,8 @@ fn node(at: &str, node: &Node) -> Result<NodeView, PlanError> {
         free: all,
         tensor_bytes: None,
         stores: BTreeMap::new(),
+        gpus: Vec::new(),
+        gpus_only: false,
         accepts_new: !cordoned.unwrap_or(false),
     })
 }
@@ -187,10 +192,49 @@ fn group(node: &PlanNode, functions: &[Function]) -> Result<Group, FieldFault> {
             free,
             tensor_bytes: (!in_memory).then_some(left),
             stores: BTreeMap::new(),
+            gpus: gpus(node, functions)?,
+            gpus_only: false,
             accepts_new: true,
         },
         has,
     })
+}
+
+fn gpus(node: &PlanNode, functions: &[Function]) -> Result<Vec<GpuView>, FieldFault> {
+    let mut gpus = Vec::new();
+    for gpu in &node.gpus {
+        let kind = gpu
+            .kind
+            .parse::<GpuType>()
+            .map_err(|error| ("gpus", error.to_string()))?;
+        let Some(own_bytes) = gpu.memory_bytes.checked_sub(gpu.mirror_bytes) else {
+            let problem = format!(
+                "found mirrorBytes {}, expected at most memoryBytes, {}",
+                gpu.mirror_bytes, gpu.memory_bytes
+            );
+            return Err(("gpus", problem));
+        };
+        let mut resident = BTreeSet::new();
+        for model in &gpu.models {
+            let objects = with_profile(model, functions);
+            let objects = objects.map_err(|(_, problem)| ("gpus", problem))?;
+            resident.extend(objects.into_iter().map(|(id, _)| id));
+        }
+        let resident = Arc::new(resident);
+        for _ in 0..gpu.count.unwrap_or(1) {
+            if gpus.len() >= MAX_GPUS {
+                return Err(("gpus", format!("found more than {MAX_GPUS} GPUs")));
+            }
+            gpus.push(GpuView {
+                uuid: format!("GPU-{}", gpus.len()),
+                kind,
+                tensor_bytes: gpu.mirror_bytes,
+                own_bytes,
+                resident: Arc::clone(&resident),
+            });
+        }
+    }
+    Ok(gpus)
 }
 
 fn names(node: &PlanNode) -> Result<Vec<String>, FieldFault> {

@@ -60,6 +60,7 @@ fn instance(pod: &Pod, functions: &[Function], node: Option<&usize>) -> Option<I
         function: at,
         configuration: Some(configuration),
         node: node.copied(),
+        gpu: None,
         phase: phase(pod),
         load: None,
         retiring: false,

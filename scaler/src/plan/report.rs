@@ -7,6 +7,7 @@ use super::candidates::{Candidate, candidates};
 use super::compare::{published, unshared};
 use super::figures::{Figures, Measured, NodeFigures};
 use super::functions::Function;
+use super::gpus::{GpuReport, gpus};
 use super::problem::Problem;
 use super::solve::Solved;
 
@@ -77,6 +78,9 @@ pub(super) struct NodeReport {
     pub(super) resident_bytes: u128,
     /// Bytes that private copies of the tensors would add.
     pub(super) saved_bytes: u128,
+    /// GPUs with instances.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) gpus: Vec<GpuReport>,
 }
 
 /// Instances of a configuration on a node.
@@ -148,6 +152,7 @@ impl Report {
             },
         };
         let nodes = measured.by_node(&solved.placed).into_iter();
+        let mut gpus = gpus(problem, &solved.placed);
         let totals = solved.decision.totals(&problem.view());
         Self {
             version: VERSION,
@@ -155,7 +160,10 @@ impl Report {
             decision_us: u64::try_from(solved.took.as_micros()).unwrap_or(u64::MAX),
             functions: functions.collect(),
             nodes: nodes
-                .map(|(node, figures)| NodeReport::new(problem, solved, node, &figures))
+                .map(|(node, figures)| NodeReport {
+                    gpus: gpus.remove(&node).unwrap_or_default(),
+                    ..NodeReport::new(problem, solved, node, &figures)
+                })
                 .collect(),
             totals: Totals::of(&measured.all(&solved.placed)),
             comparison: Comparison {
@@ -249,6 +257,7 @@ impl NodeReport {
             tensor_bytes: figures.tensor_bytes,
             resident_bytes: figures.there_bytes,
             saved_bytes: figures.saved_bytes,
+            gpus: Vec::new(),
         }
     }
 }

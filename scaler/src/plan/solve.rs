@@ -49,6 +49,7 @@ pub(super) fn solve(problem: &Problem) -> Solved {
             model,
             node,
             configuration,
+            gpu: None,
             count,
         })
         .collect();

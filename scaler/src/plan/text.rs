@@ -12,6 +12,7 @@ const MOST_NODES: usize = 50;
 /// Formats all tables.
 pub(super) fn text(report: &Report) -> String {
     let mut parts = vec![functions(&report.functions), nodes(&report.nodes)];
+    parts.push(gpus(&report.nodes));
     parts.push(totals(report));
     parts.push(gap(report));
     let explained = report.functions.iter();
@@ -109,6 +110,43 @@ fn nodes(nodes: &[NodeReport]) -> String {
         return table.to_string();
     }
     format!("{table}\nand {more} more nodes; --format json has all")
+}
+
+fn gpus(nodes: &[NodeReport]) -> String {
+    if nodes.iter().all(|node| node.gpus.is_empty()) {
+        return String::new();
+    }
+    let mut table = table(
+        &[
+            "GPU",
+            "type",
+            "instances",
+            "private memory",
+            "tensors",
+            "to copy",
+            "in",
+            "time",
+        ],
+        &[3, 4, 5, 6, 7],
+    );
+    for node in nodes.iter().take(MOST_NODES) {
+        for gpu in &node.gpus {
+            let instances = gpu.instances.iter();
+            let instances = instances
+                .map(|one| format!("{} x {} {}", one.replicas, one.function, one.configuration));
+            table.add_row([
+                format!("{} {}", node.name, gpu.uuid),
+                gpu.kind.clone(),
+                instances.collect::<Vec<_>>().join("\n"),
+                bytes(gpu.own_bytes.into()),
+                bytes(gpu.tensor_bytes.into()),
+                bytes(gpu.copied_bytes.into()),
+                gpu.load_us.map_or_else(|| "unmeasured".to_owned(), micros),
+                format!("{} %", gpu.time_permille.div_ceil(10)),
+            ]);
+        }
+    }
+    table.to_string()
 }
 
 fn totals(report: &Report) -> String {

@@ -1,7 +1,7 @@
 //! Validated form of an [`InferenceFunction`].
 
 use kube::ResourceExt as _;
-use tetris_scaler_core::{MAX_ALPHA, Rate, ScaleInPolicy, Slo};
+use tetris_scaler_core::{GpuType, MAX_ALPHA, MAX_MEMORY_BYTES, Rate, ScaleInPolicy, Slo};
 
 use super::function::{InferenceFunction, Scaling};
 use super::load::PrometheusLoad;
@@ -36,6 +36,8 @@ pub struct CheckedFunction {
     pub min_instances: u32,
     /// Maximum number of instances.
     pub max_instances: u32,
+    /// GPU of an instance; `None` without one.
+    pub gpu: Option<CheckedGpu>,
     /// Names of the allowed configurations; all are allowed if empty.
     pub configurations: Vec<String>,
     /// Owner of the replica counts.
@@ -50,6 +52,17 @@ pub struct CheckedFunction {
     pub store: String,
     /// Cost of a millicore, in bytes.
     pub alpha_bytes_per_millicore: u64,
+}
+
+/// GPU that a function asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedGpu {
+    /// Type of the GPU; any that the profile has without one.
+    pub kind: Option<GpuType>,
+    /// Least private device memory of an instance, in bytes.
+    pub own_bytes: u64,
+    /// Runtime class of the pods.
+    pub runtime_class: String,
 }
 
 /// Source of a function's load.
@@ -85,10 +98,13 @@ impl InferenceFunction {
             profile: spec.profile.clone(),
             slo: self.slo()?,
             percentile: spec.slo.percentile,
-            template: spec.template.checked(spec.container.as_deref())?,
+            template: spec
+                .template
+                .checked(spec.container.as_deref(), spec.gpu.is_some())?,
             load: spec.load.checked()?,
             min_instances,
             max_instances,
+            gpu: self.gpu()?,
             configurations: self.only()?,
             scaling: spec.scaling,
             scale_in,
@@ -122,6 +138,21 @@ impl InferenceFunction {
             return Err(FieldProblem::new("spec.minInstances", problem));
         }
         Ok((min, max))
+    }
+
+    fn gpu(&self) -> Result<Option<CheckedGpu>, FieldProblem> {
+        let Some(gpu) = &self.spec.gpu else {
+            return Ok(None);
+        };
+        let kind = gpu.kind.as_ref().map(|kind| kind.parse::<GpuType>());
+        let kind = kind.transpose();
+        let own_bytes = gpu.own_bytes.unwrap_or(0);
+        FieldProblem::check_text("spec.gpu.runtimeClass", &gpu.runtime_class, 253)?;
+        Ok(Some(CheckedGpu {
+            kind: kind.map_err(|error| FieldProblem::new("spec.gpu.type", error.to_string()))?,
+            own_bytes: FieldProblem::check("spec.gpu.ownBytes", own_bytes, 0, MAX_MEMORY_BYTES)?,
+            runtime_class: gpu.runtime_class.clone(),
+        }))
     }
 
     fn only(&self) -> Result<Vec<String>, FieldProblem> {

@@ -1,7 +1,7 @@
 //! Validated form of a [`ModelProfile`].
 
 use tetris_scaler_core::{
-    Configuration, ConfigurationSpec, FieldError, MAX_MEMORY_BYTES, ModelTensors, Profile,
+    Configuration, ConfigurationSpec, FieldError, GpuType, MAX_MEMORY_BYTES, ModelTensors, Profile,
     ProfileError,
 };
 use tetris_store_layout::ObjectId;
@@ -21,19 +21,32 @@ pub struct CheckedProfile {
     pub model: String,
     /// Measured configurations, in the order of the resource.
     pub configurations: Vec<MeasuredConfiguration>,
+    /// Measured loads to GPUs, no two of one type.
+    pub gpu_loads: Vec<GpuLoad>,
     /// Objects of the store that hold the model, each with its size in bytes.
     pub objects: Vec<(ObjectId, u64)>,
     /// Size of the tensors that the profile does not list, in bytes.
     pub unlisted_bytes: u64,
 }
 
-/// The configurations that the scaler may choose for a function.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selected {
-    /// Profile of the allowed configurations, as the core takes it.
-    pub profile: Profile,
-    /// Names of its configurations, by index.
-    pub names: Vec<String>,
+/// Measured load of a model's tensors to an empty GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GpuLoad {
+    /// Type of the GPU.
+    pub kind: GpuType,
+    /// Bytes that it copied.
+    pub bytes: u64,
+    /// Time that it took, in microseconds.
+    pub micros: u64,
+}
+
+impl GpuLoad {
+    /// Returns the time in which `bytes` arrive at the measured rate, in microseconds, rounded up.
+    pub fn micros_of(&self, bytes: u64) -> u64 {
+        let product = u128::from(self.micros) * u128::from(bytes);
+        let micros = product.div_ceil(u128::from(self.bytes.max(1)));
+        u64::try_from(micros).unwrap_or(u64::MAX)
+    }
 }
 
 impl ModelProfile {
@@ -50,15 +63,41 @@ impl ModelProfile {
         let checked = CheckedProfile {
             model: spec.model.clone(),
             configurations: spec.configurations.clone(),
+            gpu_loads: self.gpu_loads()?,
             objects: self.objects()?,
             unlisted_bytes: spec.unlisted_bytes,
         };
         for (index, one) in checked.configurations.iter().enumerate() {
             check_latencies(index, &one.latency_micros)?;
+            check_gpu(index, one)?;
         }
         checked.tensors("")?;
-        checked.select(Percentile::default(), &[])?;
+        checked.profile(Percentile::default(), 0)?;
+        checked.check_distinct_names()?;
         Ok(checked)
+    }
+
+    fn gpu_loads(&self) -> Result<Vec<GpuLoad>, FieldProblem> {
+        let mut loads: Vec<GpuLoad> = Vec::new();
+        for (index, one) in self.spec.gpus.iter().enumerate() {
+            let field = |name| format!("spec.gpus[{index}].{name}");
+            let load = GpuLoad {
+                kind: gpu_type(&field("type"), &one.kind)?,
+                bytes: FieldProblem::check(field("bytes"), one.bytes, 1, MAX_MEMORY_BYTES)?,
+                micros: FieldProblem::check(
+                    field("micros"),
+                    one.micros,
+                    1,
+                    tetris_scaler_core::MAX_LATENCY_US,
+                )?,
+            };
+            if loads.iter().any(|other| other.kind == load.kind) {
+                let problem = format!("found {:?} twice, expected each type once", one.kind);
+                return Err(FieldProblem::new(field("type"), problem));
+            }
+            loads.push(load);
+        }
+        Ok(loads)
     }
 
     fn objects(&self) -> Result<Vec<(ObjectId, u64)>, FieldProblem> {
@@ -90,30 +129,28 @@ impl ModelProfile {
 }
 
 impl CheckedProfile {
-    /// Selects the configurations named in `only`, or all if `only` is empty, with the latency of
-    /// `percentile`.
+    /// Returns all configurations as the core takes them, with the latency of `percentile` and at
+    /// least `gpu_own_bytes` of private memory on a GPU.
     ///
     /// # Errors
     ///
-    /// A [`FieldProblem`] that names a field of the profile, or, for an unknown name, a field of
-    /// the function.
-    pub fn select(
+    /// A [`FieldProblem`] that names a field of the profile.
+    pub fn profile(
         &self,
         percentile: Percentile,
-        only: &[String],
-    ) -> Result<Selected, FieldProblem> {
-        self.check_names(only)?;
-        let (mut chosen, mut names, mut indices) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, one) in self.configurations.iter().enumerate() {
-            let name = one.name();
-            if only.is_empty() || only.contains(&name) {
-                chosen.push(self.configuration(index, one, percentile)?);
-                names.push(name);
-                indices.push(index);
+        gpu_own_bytes: u64,
+    ) -> Result<Profile, FieldProblem> {
+        let each = self.configurations.iter().enumerate();
+        let each = each.map(|(index, one)| {
+            let mut spec = self.spec(one, percentile);
+            if let Some(gpu) = &mut spec.gpu {
+                gpu.own_bytes = gpu.own_bytes.max(gpu_own_bytes);
             }
-        }
-        let profile = Profile::try_new(chosen).map_err(|error| duplicate(&error, &indices))?;
-        Ok(Selected { profile, names })
+            let measure = percentile_field(percentile);
+            Configuration::try_new(spec).map_err(|error| out_of_range(index, measure, &error))
+        });
+        let all = each.collect::<Result<_, _>>()?;
+        Profile::try_new(all).map_err(|error| duplicate(&error))
     }
 
     /// Returns the model's tensors as the scaler's inventory names them: the objects of `store`,
@@ -138,33 +175,26 @@ impl CheckedProfile {
         })
     }
 
-    fn check_names(&self, only: &[String]) -> Result<(), FieldProblem> {
-        for (index, name) in only.iter().enumerate() {
-            if !self.configurations.iter().any(|one| one.name() == *name) {
-                let all: Vec<String> = self
-                    .configurations
-                    .iter()
-                    .map(MeasuredConfiguration::name)
-                    .collect();
+    /// Checks that no two types of GPUs have the same slug, as names of configurations have it.
+    fn check_distinct_names(&self) -> Result<(), FieldProblem> {
+        let mut seen = std::collections::BTreeMap::new();
+        for (index, one) in self.configurations.iter().enumerate() {
+            if let Some(first) = seen.insert(one.name(), index) {
                 let problem = format!(
-                    "found {name:?}, expected a configuration of the profile: {}",
-                    all.join(", ")
+                    "found {:?}, whose configuration has the name {:?} of `spec.configurations[{first}]`; leave out one of the two types",
+                    one.gpu_type,
+                    one.name()
                 );
-                let field = format!("spec.configurations[{index}]");
+                let field = format!("spec.configurations[{index}].gpuType");
                 return Err(FieldProblem::new(field, problem));
             }
         }
         Ok(())
     }
 
-    fn configuration(
-        &self,
-        index: usize,
-        one: &MeasuredConfiguration,
-        percentile: Percentile,
-    ) -> Result<Configuration, FieldProblem> {
-        let (latency_us, measure) = one.latency_micros.at(percentile);
-        let spec = ConfigurationSpec {
+    fn spec(&self, one: &MeasuredConfiguration, percentile: Percentile) -> ConfigurationSpec {
+        let (latency_us, _) = one.latency_micros.at(percentile);
+        ConfigurationSpec {
             cpu_millis: one.cpu_millis,
             own_bytes: one.own_bytes,
             shared_bytes: self.shared_bytes(),
@@ -172,8 +202,8 @@ impl CheckedProfile {
             concurrency: one.concurrency,
             latency_us,
             rate_millis: one.rate_millis,
-        };
-        Configuration::try_new(spec).map_err(|error| out_of_range(index, measure, &error))
+            gpu: one.gpu_needs(),
+        }
     }
 }
 
@@ -187,6 +217,39 @@ impl LatencyMicros {
             Percentile::P99 => (self.p99, "p99"),
         }
     }
+}
+
+fn percentile_field(percentile: Percentile) -> &'static str {
+    LatencyMicros::default().at(percentile).1
+}
+
+/// Checks the GPU of a configuration, and that it has a type and measurements or neither.
+fn check_gpu(index: usize, one: &MeasuredConfiguration) -> Result<(), FieldProblem> {
+    let field = |name| format!("spec.configurations[{index}].{name}");
+    match (&one.gpu, one.gpu_type.is_empty()) {
+        (None, true) => return Ok(()),
+        (Some(_), true) => {
+            let problem = "found none, expected the type of GPU of `gpu`";
+            return Err(FieldProblem::new(field("gpuType"), problem));
+        }
+        (None, false) => {
+            let problem = format!(
+                "found none, expected the measurements on {:?}",
+                one.gpu_type
+            );
+            return Err(FieldProblem::new(field("gpu"), problem));
+        }
+        (Some(_), false) => {}
+    }
+    gpu_type(&field("gpuType"), &one.gpu_type)?;
+    let inference = one.gpu.and_then(|gpu| gpu.inference_micros).unwrap_or(1);
+    let most = tetris_scaler_core::MAX_LATENCY_US;
+    FieldProblem::check(field("gpu.inferenceMicros"), inference, 1, most).map(|_| ())
+}
+
+fn gpu_type(field: &str, text: &str) -> Result<GpuType, FieldProblem> {
+    let read = text.parse::<GpuType>();
+    read.map_err(|error| FieldProblem::new(field, error.to_string()))
 }
 
 fn check_latencies(index: usize, all: &LatencyMicros) -> Result<(), FieldProblem> {
@@ -215,6 +278,7 @@ fn out_of_range(index: usize, measure: &str, error: &FieldError) -> FieldProblem
         "cpu_millis" => "cpuMillis".to_owned(),
         "own_bytes" => "ownBytes".to_owned(),
         "rate_millis" => "rateMillis".to_owned(),
+        "gpu.own_bytes" => "gpu.ownBytes".to_owned(),
         "latency_us" => format!("latencyMicros.{measure}"),
         // The value is the sum of the sizes of all objects.
         "shared_bytes" => {
@@ -233,14 +297,12 @@ fn out_of_range(index: usize, measure: &str, error: &FieldError) -> FieldProblem
     FieldProblem::new(format!("spec.configurations[{index}].{field}"), problem)
 }
 
-fn duplicate(error: &ProfileError, indices: &[usize]) -> FieldProblem {
-    let original = |index: &usize| indices.get(*index).copied().unwrap_or(*index);
+fn duplicate(error: &ProfileError) -> FieldProblem {
     match error {
         ProfileError::Duplicate { first, second } => {
-            let field = format!("spec.configurations[{}]", original(second));
+            let field = format!("spec.configurations[{second}]");
             let problem = format!(
-                "found the `cpuMillis`, `batch` and `concurrency` of `spec.configurations[{}]`, expected others; keep one of the two",
-                original(first)
+                "found the `cpuMillis`, `batch`, `concurrency` and `gpuType` of `spec.configurations[{first}]`, expected others; keep one of the two"
             );
             FieldProblem::new(field, problem)
         }

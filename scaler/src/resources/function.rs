@@ -57,6 +57,10 @@ pub struct InferenceFunctionSpec {
     #[serde(default = "max_instances")]
     #[schemars(range(min = 1, max = 20_000))]
     pub max_instances: u32,
+    /// GPU of an instance. Without it only configurations without a GPU are used, with it only those
+    /// with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuSpec>,
     /// Names of the profile's configurations that may be used, such as c2000-b4-p2. By default all
     /// may be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,6 +103,31 @@ pub struct SloSpec {
     /// Percentile of the profile's latencies that must meet the objective.
     #[serde(default)]
     pub percentile: Percentile,
+}
+
+/// GPU of an instance, shared with other instances through the node's GPU mirror.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GpuSpec {
+    /// Type of the GPU, as the profile names it. By default any type that the profile has.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[ -~]+$"))]
+    pub kind: Option<String>,
+    /// Private device memory of an instance, in bytes, if it needs more than was measured, such as
+    /// for a larger cache. The container gets it as TETRIS_GPU_OWN_BYTES.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_125_899_906_842_624_u64))]
+    pub own_bytes: Option<u64>,
+    /// Runtime class that gives containers the devices in NVIDIA_VISIBLE_DEVICES. The template's own
+    /// comes first.
+    #[serde(default = "runtime_class")]
+    #[schemars(length(min = 1, max = 253))]
+    pub runtime_class: String,
+}
+
+/// Name that the installations of NVIDIA's container runtime give it.
+fn runtime_class() -> String {
+    "nvidia".to_owned()
 }
 
 /// Owner of a function's replica counts.

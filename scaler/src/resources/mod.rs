@@ -8,6 +8,7 @@
 mod checked_function;
 mod checked_profile;
 mod crds;
+mod for_function;
 mod function;
 mod load;
 mod object;
@@ -19,16 +20,18 @@ mod scale_in;
 mod status;
 mod template;
 
-pub use checked_function::{CheckedFunction, LoadSource};
-pub use checked_profile::{CheckedProfile, MAX_OBJECTS, Selected};
+pub use checked_function::{CheckedFunction, CheckedGpu, LoadSource};
+pub use checked_profile::{CheckedProfile, GpuLoad, MAX_OBJECTS};
 pub use crds::{CrdError, crds, crds_yaml};
-pub use function::{InferenceFunction, InferenceFunctionSpec, Scaling, SloSpec};
+pub use for_function::ForFunction;
+pub use function::{GpuSpec, InferenceFunction, InferenceFunctionSpec, Scaling, SloSpec};
 pub use load::{GatewayLoad, LoadSpec, PrometheusLoad, StaticLoad};
 pub use object::stored_object;
 pub use percentile::{Percentile, PercentileError};
 pub use problem::{FieldProblem, parse};
 pub use profile::{
-    LatencyMicros, MeasuredConfiguration, Measurement, ModelProfile, ModelProfileSpec, TensorObject,
+    LatencyMicros, MeasuredConfiguration, MeasuredGpu, MeasuredGpuLoad, Measurement, ModelProfile,
+    ModelProfileSpec, TensorObject,
 };
 pub use rollout::RolloutSpec;
 pub use scale_in::ScaleInSpec;

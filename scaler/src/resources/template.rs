@@ -9,6 +9,10 @@ use serde_json::{Map, Value};
 
 use super::problem::{FieldProblem, parse};
 
+/// Variables that the operator sets for an instance with a GPU.
+const GPU_VARIABLES: [&str; 2] = ["NVIDIA_VISIBLE_DEVICES", "TETRIS_GPU_OWN_BYTES"];
+/// Prefix of the resources by which pods claim whole GPUs.
+const GPU_CLAIM: &str = "nvidia.com/";
 /// Variables that the operator sets and a template must not set.
 const OWN_VARIABLES: [&str; 3] = ["TETRIS_BATCH", "TETRIS_CONCURRENCY", "TETRIS_CPU_MILLIS"];
 
@@ -46,7 +50,11 @@ pub struct CheckedTemplate {
 
 impl PodTemplate {
     /// Checks the template and finds the container.
-    pub(super) fn checked(&self, container: Option<&str>) -> Result<CheckedTemplate, FieldProblem> {
+    pub(super) fn checked(
+        &self,
+        container: Option<&str>,
+        with_gpu: bool,
+    ) -> Result<CheckedTemplate, FieldProblem> {
         let document = Value::Object(self.0.clone());
         let pods: PodTemplateSpec = parse(document).map_err(|found| {
             let inner = found.field.trim_start_matches('.');
@@ -59,7 +67,10 @@ impl PodTemplate {
             container: index,
         };
         checked.check_restart()?;
-        checked.check_environment()?;
+        checked.check_environment(with_gpu)?;
+        if with_gpu {
+            checked.check_claims()?;
+        }
         Ok(checked)
     }
 }
@@ -82,13 +93,37 @@ impl CheckedTemplate {
         }
     }
 
+    /// Checks that no container claims a GPU for itself: a claim takes a whole device from the others,
+    /// while instances share it with the node's GPU mirror.
+    fn check_claims(&self) -> Result<(), FieldProblem> {
+        let containers = self.pods.spec.iter().flat_map(|spec| &spec.containers);
+        for (index, container) in containers.enumerate() {
+            let resources = container.resources.as_ref();
+            let lists = resources.map(|all| [("limits", &all.limits), ("requests", &all.requests)]);
+            for (list, found) in lists.into_iter().flatten() {
+                let mut names = found.iter().flat_map(|found| found.keys());
+                let Some(name) = names.find(|name| name.starts_with(GPU_CLAIM)) else {
+                    continue;
+                };
+                let field = format!("spec.template.spec.containers[{index}].resources.{list}");
+                let problem = format!(
+                    "found {name:?}, expected no claim: instances share a GPU with its mirror, and a claim takes a whole one; remove it, as spec.gpu gives the container its device"
+                );
+                return Err(FieldProblem::new(field, problem));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that the template sets none of the operator's variables.
-    fn check_environment(&self) -> Result<(), FieldProblem> {
+    fn check_environment(&self, with_gpu: bool) -> Result<(), FieldProblem> {
         let spec = self.pods.spec.as_ref();
         let container = spec.and_then(|spec| spec.containers.get(self.container));
         let variables = container.and_then(|one| one.env.as_ref());
         for (index, variable) in variables.into_iter().flatten().enumerate() {
-            if OWN_VARIABLES.contains(&variable.name.as_str()) {
+            let name = variable.name.as_str();
+            let of_gpu = with_gpu && GPU_VARIABLES.contains(&name);
+            if of_gpu || OWN_VARIABLES.contains(&name) {
                 let field = format!(
                     "spec.template.spec.containers[{}].env[{index}].name",
                     self.container

@@ -7,7 +7,7 @@ use tetris_scaler::cli::{Cli, Command};
 use tetris_scaler::resources::InferenceFunctionSpec;
 use tetris_scaler_core::{OperatorDefaults, ScaleInConfig};
 
-use crate::exit_codes_page;
+use crate::{command_page, exit_codes_page};
 
 fn run(args: &[&str]) -> Output {
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_tetris-scaler"));
@@ -21,6 +21,30 @@ fn run(args: &[&str]) -> Output {
 fn the_page_of_exit_codes_has_every_code() {
     let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
     exit_codes_page::check("tetris-scaler", &help);
+}
+
+#[test]
+fn the_page_of_the_command_has_its_help() {
+    command_page::check("tetris-scaler", |words| {
+        let mut command = process::Command::new(env!("CARGO_BIN_EXE_tetris-scaler"));
+        let output = command.env_clear().args(words).arg("--help").output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    });
+}
+
+#[test]
+fn manual_pages_are_written_for_the_command_and_each_subcommand() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&["man", folder.path().to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    for page in [
+        "tetris-scaler.1",
+        "tetris-scaler-run.1",
+        "tetris-scaler-plan.1",
+    ] {
+        let text = std::fs::read_to_string(folder.path().join(page)).expect(page);
+        assert!(text.contains(".SH NAME"), "{page}");
+    }
 }
 
 /// `plan` logs nothing, and takes no wrong filter either.

@@ -1,6 +1,8 @@
 //! The scaler over its real sockets, against clusters, daemons and a Prometheus that the tests simulate.
 
 mod command;
+#[path = "../../../deploy/tests/shared/command_page.rs"]
+mod command_page;
 #[path = "../../../deploy/tests/shared/image.rs"]
 mod docker;
 #[path = "../../../deploy/tests/shared/exit_codes_page.rs"]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
-use tetris_scaler::resources::{InferenceFunction, ModelProfile, Percentile, parse};
+use tetris_scaler::resources::{InferenceFunction, ModelProfile, parse};
 use tetris_scaler::state::{FunctionState, Key, Snapshot};
 use tetris_scaler_core::{FunctionDecision, FunctionModel, FunctionOutcome, Rate};
 use tetris_store_layout::ObjectId;
@@ -61,14 +61,15 @@ pub fn snapshot(functions: &[(&str, &str)]) -> Snapshot {
 
 pub fn state(profile: &ModelProfile, function: &InferenceFunction) -> FunctionState {
     let (profile, function) = (profile.checked().unwrap(), function.checked().unwrap());
-    let selected = profile.select(Percentile::P95, &[]).unwrap();
+    let allowed = function.allowed(&profile).unwrap();
+    let selected = profile.for_function(&function, allowed).unwrap();
     let model = FunctionModel {
         name: function.name.clone(),
         profile: selected.profile,
         slo: function.slo,
         tensors: profile.tensors(&function.store).unwrap(),
         store: function.store.clone(),
-        allowed: Vec::new(),
+        allowed: selected.allowed,
         alpha_bytes_per_millicore: 0,
     };
     FunctionState {

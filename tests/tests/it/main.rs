@@ -3,6 +3,7 @@
 mod assumptions;
 mod attacks;
 mod bench_report;
+mod book;
 mod circles;
 mod concurrent_loads;
 mod crash;

@@ -9,6 +9,7 @@ pub struct ArenaConfig {
     chunk_bytes: u64,
     align_bytes: u64,
     waste_percent: u64,
+    whole_chunks: bool,
 }
 
 /// A size that contradicts a rule or another size.
@@ -29,6 +30,7 @@ impl Default for ArenaConfig {
             chunk_bytes: 256 << 20,
             align_bytes: 512,
             waste_percent: 12,
+            whole_chunks: false,
         }
     }
 }
@@ -54,6 +56,7 @@ impl ArenaConfig {
             chunk_bytes,
             align_bytes,
             waste_percent,
+            whole_chunks: false,
         };
         config.check().map(|()| config)
     }
@@ -84,6 +87,26 @@ impl ArenaConfig {
         })
     }
 
+    /// Returns a configuration whose chunks are [`Self::chunk_bytes`] long, so that one fits for
+    /// another (A6). They waste more: at least half of the live bytes may be wasted.
+    #[must_use]
+    pub fn with_whole_chunks(self) -> Self {
+        Self {
+            whole_chunks: true,
+            waste_percent: self.waste_percent.max(50),
+            ..self
+        }
+    }
+
+    /// Returns a configuration whose chunks are as long as their content.
+    #[must_use]
+    pub(crate) fn with_exact_chunks(self) -> Self {
+        Self {
+            whole_chunks: false,
+            ..self
+        }
+    }
+
     /// Unit of a chunk's length, in bytes.
     pub fn granule_bytes(&self) -> u64 {
         self.granule_bytes
@@ -102,6 +125,11 @@ impl ArenaConfig {
     /// Waste above which the arena fills holes before it grows, in percent of the live bytes.
     pub fn waste_percent(&self) -> u64 {
         self.waste_percent
+    }
+
+    /// True if chunks have their full length.
+    pub(super) fn whole_chunks(&self) -> bool {
+        self.whole_chunks
     }
 
     /// Length of an object of `len` bytes after alignment; `None` on overflow.

@@ -17,6 +17,10 @@
 //! - A5: the arena reuses holes, best fit first, before it grows, in three cases: the request is
 //!   small, holes exceed [`ArenaConfig::waste_percent`] of the live bytes, or the arena has no room
 //!   to grow.
+//! - A6: with whole chunks ([`ArenaConfig::with_whole_chunks`]) a new chunk has the full length, not as
+//!   A3 says, so that it fits where another one was: except that of a longer object, one that would not be
+//!   three quarters full, and where there is only room for less. The last, partly filled chunk of a
+//!   placement takes the rest of later ones.
 //!
 //! **Caveats.** Objects cannot move while a client maps them, so no allocator can prevent holes
 //! when objects leave in an unlucky order. [`crate::residency`] bounds the waste: it drops idle
@@ -26,6 +30,7 @@ mod chunk;
 mod config;
 mod place;
 mod stats;
+mod whole;
 
 #[cfg(test)]
 mod tests;

@@ -56,10 +56,10 @@ pub enum PlaceError {
 /// A length in bytes above any device's, low enough that the sum of two does not overflow.
 const MAX_BYTES: u64 = 1 << 62;
 
-struct Request {
+pub(super) struct Request {
     object: ObjectId,
     len: u64,
-    aligned: u64,
+    pub(super) aligned: u64,
 }
 
 impl Arena {
@@ -79,11 +79,15 @@ impl Arena {
         let waste = self.created_bytes - self.live_bytes;
         let little = total < self.config.chunk_bytes() / 16;
         let first = little || waste > self.config.waste_limit(self.live_bytes);
-        let placed = self.attempt(&requests, room_bytes, first);
-        let (trial, placement) = match placed {
-            Err(_) if !first => self.attempt(&requests, room_bytes, true)?,
-            placed => placed?,
-        };
+        let whole = self.config.whole_chunks();
+        let mut placed = self.attempt(&requests, room_bytes, first, whole);
+        if placed.is_err() && !first {
+            placed = self.attempt(&requests, room_bytes, true, whole);
+        }
+        if placed.is_err() && whole {
+            placed = self.attempt(&requests, room_bytes, true, false);
+        }
+        let (trial, placement) = placed?;
         *self = trial;
         Ok(placement)
     }
@@ -109,21 +113,32 @@ impl Arena {
         Ok((requests, total))
     }
 
-    /// Places the requests in a copy of the arena and returns that copy.
+    /// Places the requests in a copy of the arena and returns that copy. With `whole` chunks the rest
+    /// that would fill a chunk only in part goes into holes, as far as it fits.
     fn attempt(
         &self,
         requests: &[Request],
         room_bytes: u64,
         fill_holes: bool,
+        whole: bool,
     ) -> Result<(Self, Placement), PlaceError> {
         let mut trial = self.clone();
         let mut left = Vec::new();
-        for request in requests {
-            if !(fill_holes && trial.fill(request)?) {
+        let rest = if whole {
+            self.rest(requests)
+        } else {
+            requests.len()
+        };
+        for (at, request) in requests.iter().enumerate() {
+            if !((fill_holes || at >= rest) && trial.fill(request)?) {
                 left.push(request);
             }
         }
-        let created = trial.grow(&left)?;
+        let created = if whole {
+            trial.grow_whole(&left)?
+        } else {
+            trial.grow(&left)?
+        };
         let need_bytes = trial.created_bytes - self.created_bytes;
         if need_bytes > room_bytes {
             return Err(PlaceError::NoRoom {
@@ -174,13 +189,13 @@ impl Arena {
     }
 
     /// Creates a chunk for `batch`, whose aligned length is `batch_bytes`.
-    fn chunk_for(&mut self, batch: &[&Request], batch_bytes: u64) -> Result<NewChunk, PlaceError> {
+    pub(super) fn chunk_for(
+        &mut self,
+        batch: &[&Request],
+        batch_bytes: u64,
+    ) -> Result<NewChunk, PlaceError> {
         let bytes = batch_bytes.next_multiple_of(self.config.granule_bytes());
-        let id = ChunkId(self.next_chunk);
-        self.next_chunk += 1;
-        self.created_bytes += bytes;
-        self.chunks.insert(id, Chunk::new(bytes));
-        self.holes.insert((bytes, id, 0));
+        let id = self.chunk_of(bytes);
         let mut offset = 0;
         for request in batch {
             self.holes.remove(&(bytes - offset, id, offset));
@@ -190,8 +205,23 @@ impl Arena {
         Ok(NewChunk { id, bytes })
     }
 
+    /// Creates a chunk that is one hole.
+    pub(super) fn chunk_of(&mut self, bytes: u64) -> ChunkId {
+        let id = ChunkId(self.next_chunk);
+        self.next_chunk += 1;
+        self.created_bytes += bytes;
+        self.chunks.insert(id, Chunk::new(bytes));
+        self.holes.insert((bytes, id, 0));
+        id
+    }
+
     /// Puts an object at the start of a hole that the caller has removed from `holes`.
-    fn put(&mut self, request: &Request, chunk: ChunkId, offset: u64) -> Result<(), PlaceError> {
+    pub(super) fn put(
+        &mut self,
+        request: &Request,
+        chunk: ChunkId,
+        offset: u64,
+    ) -> Result<(), PlaceError> {
         let place = ObjectPlace {
             chunk,
             offset,

@@ -57,6 +57,17 @@ pub struct Waiting {
     pub free_bytes: u64,
 }
 
+/// A model that the server holds for this process.
+pub(super) struct Admitted {
+    pub device: DeviceUuid,
+    /// Number of chunks that follow.
+    chunks: usize,
+    /// Number of places that follow.
+    objects: usize,
+    /// Number of bytes that are still to arrive.
+    pub copy_bytes: u64,
+}
+
 /// A granted model whose chunks are being mapped.
 struct Grant<D: DeviceMemory> {
     device: Arc<D>,
@@ -110,19 +121,28 @@ impl Client {
         wanted: &Wanted,
         waiting: &mut dyn FnMut(Waiting),
     ) -> Result<Acquired<D>, ClientError> {
-        self.request(on, wanted, after(self.timeout))?;
+        self.request(on, wanted, Request::Acquire, after(self.timeout))?;
         let room_by = after(wanted.wait.saturating_add(self.timeout));
-        let mut grant = self.granted(open, room_by, waiting)?;
+        let admitted = self.admitted(room_by, waiting)?;
+        let mut grant = Grant {
+            device: open(admitted.device)?,
+            chunks: admitted.chunks,
+            objects: admitted.objects,
+            mappings: Vec::new(),
+            places: Vec::new(),
+        };
         self.map(&mut grant)?;
         self.place(&mut grant)?;
         let events = Events::new(self, grant.places.len());
         Acquired::new(grant.device, grant.mappings, &grant.places, events)
     }
 
-    fn request(
+    /// Sends a request for a model.
+    pub(super) fn request(
         &self,
         on: Option<DeviceUuid>,
         wanted: &Wanted,
+        kind: fn(Acquire) -> Request,
         deadline: Instant,
     ) -> Result<(), ClientError> {
         let model = match &wanted.model {
@@ -135,7 +155,7 @@ impl Client {
             order: wanted.order.len() as u32,
             model,
         };
-        self.send(&Request::Acquire(acquire), deadline)?;
+        self.send(&kind(acquire), deadline)?;
         if let WantedModel::Objects(objects) = &wanted.model {
             for part in objects.chunks(MAX_OBJECTS_PER_MESSAGE) {
                 self.send(&Request::Objects(part.to_vec()), deadline)?;
@@ -147,12 +167,12 @@ impl Client {
         Ok(())
     }
 
-    fn granted<D: DeviceMemory>(
+    /// Waits until the server has admitted the model.
+    pub(super) fn admitted(
         &self,
-        open: &mut dyn FnMut(DeviceUuid) -> Result<Arc<D>, MemoryError>,
         room_by: Instant,
         waiting: &mut dyn FnMut(Waiting),
-    ) -> Result<Grant<D>, ClientError> {
+    ) -> Result<Admitted, ClientError> {
         const EXPECTED: &str = "the model to be granted";
         loop {
             // A server that lets the client wait is alive, and says so every second.
@@ -176,14 +196,13 @@ impl Client {
                     device,
                     chunks,
                     objects,
-                    ..
+                    copy_bytes,
                 } => {
-                    return Ok(Grant {
-                        device: open(device)?,
+                    return Ok(Admitted {
+                        device,
                         chunks: chunks as usize,
                         objects: objects as usize,
-                        mappings: Vec::new(),
-                        places: Vec::new(),
+                        copy_bytes,
                     });
                 }
                 _ => return Err(unexpected("Granted or Waiting")),

@@ -64,6 +64,14 @@ pub enum ClientError {
         /// The reason, for people.
         text: String,
     },
+    /// The server is of an earlier version, which does not know a request.
+    #[error(
+        "the mirror does not know the request {request}: its version is earlier than this client's; update the node's daemon"
+    )]
+    TooOld {
+        /// The request.
+        request: &'static str,
+    },
     /// The server refuses the model.
     #[error("the mirror does not take the model ({}): {}", .0.reason, .0.text)]
     Refused(Refused),
@@ -84,6 +92,17 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Converts the first error after a `request` that earlier versions do not know.
+    pub(super) fn of_new(self, request: &'static str) -> Self {
+        match self {
+            Self::Server {
+                code: ErrorCode::UNKNOWN_KIND,
+                ..
+            } => Self::TooOld { request },
+            other => other,
+        }
+    }
+
     /// Converts an error of the connection during the wait for `expected`.
     pub(super) fn of(error: WireError, expected: &'static str, limit: Duration) -> Self {
         match error {

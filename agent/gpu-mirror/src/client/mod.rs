@@ -37,14 +37,18 @@ mod acquire;
 mod acquired;
 mod arrivals;
 mod connect;
+mod describe;
 mod error;
 mod events;
 mod mapped;
+mod prefetched;
 mod reaper;
 
 pub use acquire::{Waiting, Wanted, WantedModel};
 pub use acquired::{Acquired, OnDevice};
 pub use arrivals::Arrivals;
 pub use connect::{Client, HangUp};
+pub use describe::DeviceState;
 pub use error::ClientError;
+pub use prefetched::Prefetched;
 pub use reaper::{UnmappingPause, settle_unmapping};

@@ -4,6 +4,7 @@
 //! The checks of sharing need another process ([`Peer`]), which the caller provides: the process
 //! that exports a legacy IPC handle cannot open it. The other process calls [`act_as_peer`].
 
+mod across;
 mod copies;
 mod peer;
 mod refusals;
@@ -16,6 +17,7 @@ use thiserror::Error;
 
 use crate::memory::{DeviceMemory, HostSlice, Mapped, MemoryError, Protection};
 
+pub use across::check_pair;
 pub use peer::{Peer, PeerReport, act_as_peer};
 
 /// The reason the check failed.

@@ -43,6 +43,16 @@ pub(crate) fn check_copy(
     check_inside(offset_bytes, len as u64, limit_bytes)
 }
 
+/// Checks that a part of a mapping of `limit_bytes` lies inside it. Returns its length.
+pub(crate) fn check_across(
+    part: &std::ops::Range<u64>,
+    limit_bytes: u64,
+) -> Result<usize, MemoryError> {
+    let len_bytes = part.end.saturating_sub(part.start);
+    check_inside(part.start, len_bytes, limit_bytes)?;
+    Ok(len_bytes as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,12 @@ use std::sync::Arc;
 use super::cuda::StreamHandle;
 use super::{Capabilities, DeviceInfo, Exported, HostSlice, MemoryError, MemoryKind, Protection};
 
+/// The error of a copy between devices that no link joins.
+pub(super) const NO_LINK: MemoryError = MemoryError::Unsupported {
+    what: "a copy between two devices without a link",
+    next: "copy from host memory",
+};
+
 /// A chunk in this process's address space of the device.
 pub trait Mapped {
     /// Device address of its first byte. On the simulated device it is an address of this process.
@@ -86,6 +92,31 @@ pub trait DeviceMemory: Send + Sync + 'static {
         offset: u64,
         from: HostSlice,
     ) -> Result<(), MemoryError>;
+    /// Returns true if a direct link joins `from` to this device, so that [`Self::copy_across`] needs
+    /// no host memory.
+    fn is_linked(&self, from: &Self) -> Result<bool, MemoryError> {
+        let _unused = from;
+        Ok(false)
+    }
+    /// Queues a copy of a `part` of a mapping of the device `source`, in bytes, to `offset` bytes
+    /// into `to`, over the link between the devices. The stream, one of this device, keeps
+    /// both mappings as it keeps host memory. Nothing may write to the source meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::Unsupported`] if no link joins the devices.
+    fn copy_across(
+        &self,
+        stream: &mut Self::Stream,
+        to: &Arc<Self::Mapping>,
+        offset: u64,
+        source: &Self,
+        from: &Arc<Self::Mapping>,
+        part: std::ops::Range<u64>,
+    ) -> Result<(), MemoryError> {
+        let _unused = (stream, to, offset, source, from, part);
+        Err(NO_LINK)
+    }
     /// Records an event that happens after everything queued so far.
     fn record(&self, stream: &mut Self::Stream) -> Result<Self::Event, MemoryError>;
     /// Returns true if the event has happened.

@@ -17,12 +17,14 @@ mod bounds;
 mod device;
 mod error;
 mod host_bytes;
+mod pci;
 mod types;
 
-pub(crate) use bounds::{check_chunk_size, check_copy, check_inside};
+pub(crate) use bounds::{check_across, check_chunk_size, check_copy, check_inside};
 pub use device::{DeviceMemory, Mapped};
 pub use error::MemoryError;
 pub use host_bytes::{HostBytes, HostSlice};
+pub use pci::switch_of;
 pub use types::{
     Capabilities, DeviceInfo, DeviceMode, DeviceUuid, Exported, HANDLE_BYTES, MemoryKind,
     Protection,

@@ -4,6 +4,7 @@
 //! decode from a frame's kind and payload. Hostile bytes become errors, and no allocation trusts a
 //! length field before its bytes have arrived.
 
+mod description;
 mod reply;
 mod request;
 mod types;
@@ -13,6 +14,9 @@ mod tests;
 
 use tetris_wire::Protocol;
 
+pub use description::{
+    Describe, Description, LinkEntry, MAX_NAMED_MODELS, ModelEntry, ModelState, TransferEntry,
+};
 pub use reply::{Reply, carries_descriptors};
 pub use request::{Acquire, ModelNamed, Request};
 pub use types::{

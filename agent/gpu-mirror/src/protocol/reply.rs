@@ -3,6 +3,7 @@
 use tetris_store_layout::{Digest, ObjectId};
 use tetris_wire::{FrameHeader, MAX_TEXT_BYTES, ProtocolError, Reader, Writer};
 
+use super::description::{self, Description, LinkEntry, ModelEntry, TransferEntry};
 use super::types::{
     DeviceEntry, DeviceStatus, ErrorCode, Kept, MAX_CHUNKS_PER_MESSAGE, MAX_DEVICES,
     MAX_NAME_BYTES, MAX_NUMBERS_PER_MESSAGE, MAX_PLACES_PER_MESSAGE, PlaceEntry, Reason, Refused,
@@ -23,7 +24,12 @@ const RELEASED: u8 = 41;
 const STATUS_REPORT: u8 = 42;
 const ERROR: u8 = 43;
 const HANDLES: u8 = 44;
+const DESCRIPTION: u8 = 45;
+const LINKS: u8 = 46;
+const TRANSFERS: u8 = 47;
 const KEPT: u8 = 48;
+const MODELS: u8 = 49;
+const PROGRESS: u8 = 50;
 const CHUNKS: u8 = 64;
 
 /// Returns true for the frames that carry descriptors: kinds from 64 on.
@@ -93,6 +99,16 @@ pub enum Reply {
     Kept(Kept),
     /// Chunks as legacy IPC handles: lengths in bytes and handles, 1 to [`MAX_CHUNKS_PER_MESSAGE`].
     Handles(Vec<(u64, [u8; HANDLE_BYTES])>),
+    /// State of a device. `Links`, `Transfers` and `Models` follow, each if there are any.
+    Description(Description),
+    /// The device's links to others.
+    Links(Vec<LinkEntry>),
+    /// Transfers to the device.
+    Transfers(Vec<TransferEntry>),
+    /// The models that the client named.
+    Models(Vec<ModelEntry>),
+    /// Number of bytes of a prefetched model that have not arrived.
+    Progress(u64),
     /// Chunks as descriptors: lengths in bytes, 1 to [`MAX_CHUNKS_PER_MESSAGE`]; one descriptor for
     /// each.
     Chunks(Vec<u64>),
@@ -130,6 +146,11 @@ impl Reply {
             Self::StatusReport(report) => put_status(report),
             Self::Error { code, text } => put_reason(ERROR, code.0, text),
             Self::Handles(handles) => Writer::new(HANDLES).list(handles, put_handle).end(),
+            Self::Description(description) => description.encode(DESCRIPTION),
+            Self::Links(links) => description::put_links(LINKS, links),
+            Self::Transfers(transfers) => description::put_transfers(TRANSFERS, transfers),
+            Self::Models(models) => description::put_models(MODELS, models),
+            Self::Progress(bytes_left) => Writer::new(PROGRESS).u64(*bytes_left).end(),
             Self::Chunks(lengths) => Writer::new(CHUNKS).list(lengths, put_length).end(),
         }
     }
@@ -171,6 +192,20 @@ impl Reply {
             HANDLES => reader("72 for each of 1 to 253 chunks")
                 .list(MAX_CHUNKS_PER_MESSAGE, handle)
                 .map(Self::Handles),
+            DESCRIPTION => {
+                Description::decode(reader("60 and a text of at most 64")).map(Self::Description)
+            }
+            LINKS => description::links(reader("24 for each of 1 to 64 links")).map(Self::Links),
+            TRANSFERS => description::transfers(reader("40 for each of 1 to 1025 transfers"))
+                .map(Self::Transfers),
+            MODELS => {
+                description::models(reader("49 for each of 1 to 1024 models")).map(Self::Models)
+            }
+            PROGRESS => {
+                let mut from = reader("8");
+                let bytes_left = from.u64()?;
+                from.end(Self::Progress(bytes_left))
+            }
             CHUNKS => reader("8 for each of 1 to 253 chunks")
                 .list(MAX_CHUNKS_PER_MESSAGE, Reader::u64)
                 .map(Self::Chunks),

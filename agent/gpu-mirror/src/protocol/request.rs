@@ -3,6 +3,7 @@
 use tetris_store_layout::{Digest, ManifestId, ObjectId, ObjectRef};
 use tetris_wire::{ProtocolError, Reader, Writer};
 
+use super::description::Describe;
 use super::types::{
     MAX_MANIFESTS, MAX_MODEL_OBJECTS, MAX_NUMBERS_PER_MESSAGE, MAX_OBJECTS_PER_MESSAGE,
 };
@@ -16,7 +17,12 @@ const ORDER: u8 = 5;
 const TAKEN: u8 = 6;
 const RELEASE: u8 = 7;
 const STATUS: u8 = 8;
+const DESCRIBE: u8 = 9;
+const PREFETCH: u8 = 10;
 const KEEP: u8 = 16;
+
+/// Length of `Acquire` and `Prefetch`, for errors.
+const ACQUIRE_BYTES: &str = "30, or 26 and 32 for each of 1 to 16 manifests";
 
 /// Identification of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +71,11 @@ pub enum Request {
     Release,
     /// Requests the server's status.
     Status,
+    /// Requests the state of a device, and of models that the client names.
+    Describe(Describe),
+    /// Requests that a model is on a device, without its memory. The announced `Objects` and then
+    /// `Order` follow.
+    Prefetch(Acquire),
     /// Requests that a prefix of the held model stays on the device after the client has left.
     Keep {
         /// Time to the first token with the whole model on the device, in microseconds; 0: the
@@ -81,7 +92,7 @@ impl Request {
         match self {
             Self::Hello { memory, pid } => Writer::new(HELLO).u8(memory.code()).u32(*pid).end(),
             Self::ListDevices => Writer::new(LIST_DEVICES).end(),
-            Self::Acquire(acquire) => acquire.encode(),
+            Self::Acquire(acquire) => acquire.encode(ACQUIRE),
             Self::Objects(objects) => {
                 let entry = |to: Writer, object: &ObjectRef| {
                     to.bytes(&object.id.0.0).u32(object.crc).u64(object.len)
@@ -95,6 +106,8 @@ impl Request {
             Self::Taken => Writer::new(TAKEN).end(),
             Self::Release => Writer::new(RELEASE).end(),
             Self::Status => Writer::new(STATUS).end(),
+            Self::Describe(describe) => describe.encode(DESCRIBE),
+            Self::Prefetch(acquire) => acquire.encode(PREFETCH),
             Self::Keep {
                 ttft_us,
                 most_bytes,
@@ -118,7 +131,7 @@ impl Request {
                 from.end(Self::Hello { memory, pid })
             }
             LIST_DEVICES => reader("0").end(Self::ListDevices),
-            ACQUIRE => Acquire::decode(reader("30, or 26 and 32 for each of 1 to 16 manifests")),
+            ACQUIRE => Acquire::decode(reader(ACQUIRE_BYTES)).map(Self::Acquire),
             OBJECTS => {
                 let entries = reader("44 for each of 1 to 1024 objects")
                     .list(MAX_OBJECTS_PER_MESSAGE, object)?;
@@ -132,6 +145,9 @@ impl Request {
             TAKEN => reader("0").end(Self::Taken),
             RELEASE => reader("0").end(Self::Release),
             STATUS => reader("0").end(Self::Status),
+            DESCRIBE => Describe::decode(reader("20 and 32 for each of up to 1024 models"))
+                .map(Self::Describe),
+            PREFETCH => Acquire::decode(reader(ACQUIRE_BYTES)).map(Self::Prefetch),
             KEEP => {
                 let mut from = reader("16");
                 let (ttft_us, most_bytes) = (from.u64()?, from.u64()?);
@@ -154,8 +170,8 @@ fn object(from: &mut Reader<'_>) -> Result<ObjectRef, ProtocolError> {
 }
 
 impl Acquire {
-    fn encode(&self) -> Vec<u8> {
-        let to = Writer::new(ACQUIRE);
+    fn encode(&self, kind: u8) -> Vec<u8> {
+        let to = Writer::new(kind);
         let to = to.u8(self.on.is_some().into());
         let to = to.bytes(&self.on.map_or([0; 16], |uuid| uuid.0));
         let to = to.u32(self.wait_ms).u32(self.order);
@@ -168,7 +184,7 @@ impl Acquire {
         }
     }
 
-    fn decode(mut from: Reader<'_>) -> Result<Request, ProtocolError> {
+    fn decode(mut from: Reader<'_>) -> Result<Self, ProtocolError> {
         let (chosen, uuid) = (from.u8()?, DeviceUuid(from.bytes()?));
         let on = match chosen {
             0 if uuid.0 == [0; 16] => None,
@@ -190,11 +206,11 @@ impl Acquire {
             }
             other => return Err(from.value("1 or 2", other.into())),
         };
-        from.end(Request::Acquire(Self {
+        from.end(Self {
             on,
             wait_ms,
             order,
             model,
-        }))
+        })
     }
 }

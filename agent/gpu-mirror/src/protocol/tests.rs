@@ -7,6 +7,7 @@ use tetris_wire::{FRAME_HEADER_BYTES, FrameHeader, MAX_FRAME_BYTES, ProtocolErro
 
 use super::*;
 use crate::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
+use crate::residency::ModelKey;
 
 fn kinds() -> impl Strategy<Value = MemoryKind> {
     prop::sample::select(vec![
@@ -57,7 +58,56 @@ fn requests() -> impl Strategy<Value = Request> {
             ttft_us,
             most_bytes,
         }),
+        (uuids(), vec(keys(), 0..40))
+            .prop_map(|(device, models)| Request::Describe(Describe { device, models })),
+        acquires().prop_map(Request::Prefetch),
     ]
+}
+
+fn keys() -> impl Strategy<Value = ModelKey> {
+    any::<[u8; 32]>().prop_map(|bytes| ModelKey(Digest(bytes)))
+}
+
+fn descriptions() -> impl Strategy<Value = Description> {
+    let counts = (0..=64u32, 0..=1025u32, 0..=1024u32);
+    let rate = prop::option::of(1..=u64::MAX);
+    (uuids(), any::<[u64; 3]>(), rate, counts, "[ -~]{0,64}").prop_map(
+        |(device, bytes, bytes_per_second, (links, transfers, models), switch)| Description {
+            device,
+            capacity_bytes: bytes[0],
+            free_bytes: bytes[1],
+            bytes_per_second,
+            light_bytes: bytes[2],
+            links,
+            transfers,
+            models,
+            switch,
+        },
+    )
+}
+
+fn links() -> impl Strategy<Value = LinkEntry> {
+    let rate = prop::option::of(1..=u64::MAX);
+    (uuids(), rate).prop_map(|(to, bytes_per_second)| LinkEntry {
+        to,
+        bytes_per_second,
+    })
+}
+
+fn transfers() -> impl Strategy<Value = TransferEntry> {
+    (prop::option::of(keys()), any::<u64>())
+        .prop_map(|(model, bytes_left)| TransferEntry { model, bytes_left })
+}
+
+fn model_entries() -> impl Strategy<Value = ModelEntry> {
+    use ModelState::{Absent, Loading, Resident};
+    let state = prop::sample::select(vec![Absent, Loading, Resident]);
+    (keys(), state, any::<[u64; 2]>()).prop_map(|(model, state, [bytes, bytes_left])| ModelEntry {
+        model,
+        state,
+        bytes,
+        bytes_left,
+    })
 }
 
 fn devices() -> impl Strategy<Value = DeviceEntry> {
@@ -158,6 +208,11 @@ fn replies() -> impl Strategy<Value = Reply> {
         }),
         vec(handles(), 1..=MAX_CHUNKS_PER_MESSAGE).prop_map(Reply::Handles),
         vec(any::<u64>(), 1..=MAX_CHUNKS_PER_MESSAGE).prop_map(Reply::Chunks),
+        descriptions().prop_map(Reply::Description),
+        vec(links(), 1..=MAX_DEVICES).prop_map(Reply::Links),
+        vec(transfers(), 1..40).prop_map(Reply::Transfers),
+        vec(model_entries(), 1..40).prop_map(Reply::Models),
+        any::<u64>().prop_map(Reply::Progress),
     ]
 }
 
@@ -255,6 +310,38 @@ fn an_acquire_is_what_the_document_says() {
     assert_eq!(acquire.encode(), expected);
 }
 
+/// Golden bytes of a question and of its first answer.
+#[test]
+fn a_description_is_what_the_document_says() {
+    let describe = Request::Describe(Describe {
+        device: DeviceUuid([7; 16]),
+        models: vec![ModelKey(Digest([9; 32]))],
+    });
+    let mut expected = vec![52, 0, 0, 0, 9];
+    expected.extend([7; 16]);
+    expected.extend([1, 0, 0, 0]);
+    expected.extend([9; 32]);
+    assert_eq!(describe.encode(), expected);
+    let description = Reply::Description(Description {
+        device: DeviceUuid([7; 16]),
+        capacity_bytes: 1,
+        free_bytes: 2,
+        bytes_per_second: None,
+        light_bytes: 3,
+        links: 4,
+        transfers: 5,
+        models: 6,
+        switch: "s".to_owned(),
+    });
+    let mut expected = vec![61, 0, 0, 0, 45];
+    expected.extend([7; 16]);
+    for bytes in [1u64, 2, 0, 3] {
+        expected.extend(bytes.to_le_bytes());
+    }
+    expected.extend([4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, b's']);
+    assert_eq!(description.encode(), expected);
+}
+
 #[test]
 fn the_longest_messages_fit_a_frame() {
     let object = ObjectRef::of(b"one");
@@ -272,6 +359,17 @@ fn the_longest_messages_fit_a_frame() {
         capacity_bytes: 1,
         name: "n".repeat(MAX_NAME_BYTES),
     };
+    let key = ModelKey(Digest([1; 32]));
+    let transfer = TransferEntry {
+        model: None,
+        bytes_left: 1,
+    };
+    let model = ModelEntry {
+        model: key,
+        state: ModelState::Resident,
+        bytes: 1,
+        bytes_left: 0,
+    };
     for frame in [
         Request::Objects(vec![object; MAX_OBJECTS_PER_MESSAGE]).encode(),
         Request::Order(vec![0; MAX_NUMBERS_PER_MESSAGE]).encode(),
@@ -279,6 +377,13 @@ fn the_longest_messages_fit_a_frame() {
         Reply::Arrived(vec![0; MAX_NUMBERS_PER_MESSAGE]).encode(),
         Reply::Devices(vec![device; MAX_DEVICES]).encode(),
         Reply::Handles(vec![(1, [0; HANDLE_BYTES]); MAX_CHUNKS_PER_MESSAGE]).encode(),
+        Request::Describe(Describe {
+            device: DeviceUuid([1; 16]),
+            models: vec![key; MAX_NAMED_MODELS],
+        })
+        .encode(),
+        Reply::Transfers(vec![transfer; MAX_NAMED_MODELS + 1]).encode(),
+        Reply::Models(vec![model; MAX_NAMED_MODELS]).encode(),
     ] {
         let (kind, payload) = taken_apart(&frame);
         assert!(frame.len() <= MAX_FRAME_BYTES);

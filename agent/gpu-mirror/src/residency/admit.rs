@@ -115,6 +115,7 @@ impl Device {
                 held: holder.iter().count(),
                 copying: true,
                 kept: kept.get(&part.object).copied().unwrap_or(0),
+                pins: 0,
             };
             self.objects.insert((request.tenant, part.object), object);
         }
@@ -180,7 +181,7 @@ impl Device {
         }
         for part in request.spec.parts() {
             let here = self.objects.get(&(request.tenant, part.object));
-            if here.is_some_and(|object| object.held == 1 && !object.copying) {
+            if here.is_some_and(|object| object.held == 1 && !object.copying && object.pins == 0) {
                 self.remove(request.tenant, &part.object, freed);
             }
         }
@@ -190,7 +191,7 @@ impl Device {
     pub fn refusal(&self, request: &Request<'_>, no_room: &NoRoom) -> Refusal {
         let parts = request.spec.parts().iter();
         let all: Vec<(ObjectId, u64)> = parts.map(|part| (part.object, part.len)).collect();
-        let alone = Arena::new(self.config.arena).place(&all, u64::MAX);
+        let alone = Arena::new(self.config.arena.with_exact_chunks()).place(&all, u64::MAX);
         let alone = alone.map_or(u64::MAX, |placement| {
             placement.created.iter().map(|chunk| chunk.bytes).sum()
         });

@@ -43,7 +43,8 @@ number_newtype! {
 pub struct Config {
     /// Size parameters of each arena.
     pub arena: ArenaConfig,
-    /// Length in bytes up to which a model is light. Light models leave first.
+    /// Length in bytes up to which a model is light on a device whose link is not known. Light models
+    /// leave first.
     pub light_bytes: u64,
 }
 

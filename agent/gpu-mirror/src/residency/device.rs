@@ -21,12 +21,14 @@ pub(super) struct Object {
     pub copying: bool,
     /// Number of templates that keep the object.
     pub kept: usize,
+    /// Number of devices that copy it from here.
+    pub pins: usize,
 }
 
 impl Object {
     /// Returns true if the object may leave the device.
     pub fn is_idle(&self) -> bool {
-        self.held == 0 && self.kept == 0 && !self.copying
+        self.held == 0 && self.kept == 0 && !self.copying && self.pins == 0
     }
 }
 
@@ -224,6 +226,17 @@ impl Device {
             let here = |part: &Part| objects.contains_key(&(*tenant, part.object));
             !model.clients.is_empty() || model.parts.iter().any(here)
         });
+    }
+
+    /// Returns the objects that are not being copied, by tenant and in order.
+    pub fn residents(&self) -> Vec<(TenantId, Vec<ObjectId>)> {
+        let mut all: BTreeMap<TenantId, Vec<ObjectId>> = BTreeMap::new();
+        for ((tenant, id), object) in &self.objects {
+            if !object.copying {
+                all.entry(*tenant).or_default().push(*id);
+            }
+        }
+        all.into_iter().collect()
     }
 
     pub fn usage(&self) -> Usage {

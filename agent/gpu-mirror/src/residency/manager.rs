@@ -16,7 +16,7 @@ use crate::arena::{ChunkId, ObjectPlace};
 /// Residency of models on the devices of a node.
 #[derive(Debug, Clone)]
 pub struct Manager {
-    config: Config,
+    pub(super) config: Config,
     pub(super) devices: BTreeMap<DeviceId, Device>,
     /// Limit of a tenant's chunks on each device, in bytes.
     pub(super) quotas: BTreeMap<TenantId, u64>,
@@ -324,9 +324,25 @@ impl Manager {
         parts.filter(|part| !here(part)).copied().collect()
     }
 
+    /// Returns the objects that have arrived on a device, by tenant and in order.
+    pub fn residents(&self, device: DeviceId) -> Vec<(TenantId, Vec<ObjectId>)> {
+        let device = self.devices.get(&device);
+        device.map_or_else(Vec::new, Device::residents)
+    }
+
     /// Returns the usage of a device.
     pub fn usage(&self, device: DeviceId) -> Option<Usage> {
         self.devices.get(&device).map(Device::usage)
+    }
+
+    /// As [`Self::device_of`].
+    pub(super) fn device_of_mut(&mut self, device: DeviceId) -> Option<&mut Device> {
+        self.devices.get_mut(&device)
+    }
+
+    /// A device.
+    pub(super) fn device_of(&self, device: DeviceId) -> Option<&Device> {
+        self.devices.get(&device)
     }
 
     #[cfg(test)]

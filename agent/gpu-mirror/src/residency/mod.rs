@@ -19,7 +19,8 @@
 //!   bandwidth contention"; "when only heavy models remain, Torpor adopts Least-Recently-Used (LRU)
 //!   policy". Torpor does not give the order among light models; LRU is our choice. If a quota is
 //!   the obstacle, only the tenant's own models leave. A model is light if it has at most
-//!   [`Config::light_bytes`].
+//!   [`Config::light_bytes`], or what its device's link copies in the
+//!   time that an inference hides ([`Manager::set_light_bytes`]).
 //! - B6: after an admission, a release or an eviction, chunks without held objects waste at most
 //!   [`ArenaConfig::waste_limit`] of their live bytes: the manager drops idle objects from the
 //!   emptiest chunks until that holds.
@@ -31,6 +32,8 @@
 //!   used template first, and of each from the end of its prefix. They make room for clients, not
 //!   for another template.
 //! - B10: an object that several templates keep is there once, and stays while one of them keeps it.
+//! - B11: an object that another device copies from stays in its place, unless it is damaged or its
+//!   device is lost.
 //!
 //! **Caveats.** The driver frees the memory of a dead client only after it has removed the client's
 //! mappings. So the creation of a chunk can fail although these numbers allow it, and the server then
@@ -45,8 +48,11 @@ mod config;
 mod device;
 mod error;
 mod evict;
+mod light;
 mod manager;
 mod model;
+mod pins;
+mod presence;
 mod template;
 
 #[cfg(test)]
@@ -59,4 +65,5 @@ pub use config::{ClientId, Config, DeviceId, TenantId};
 pub use error::{ModelError, Refusal};
 pub use manager::Manager;
 pub use model::{ModelKey, ModelSpec, Part};
+pub use presence::Presence;
 pub use template::{Filling, PrefixUsage};

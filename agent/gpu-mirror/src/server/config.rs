@@ -89,6 +89,10 @@ pub struct ServerConfig {
     /// Time for which a chunk is asked for anew when the device has no memory for it, before idle
     /// models leave, and again before the load is refused.
     pub memory_patience: Duration,
+    /// Length of the chunks of each device that exist ahead of need, in bytes: they are created when
+    /// the server starts, and anew by a thread aside. Zero: none, and each chunk is created when a
+    /// client waits for it. Otherwise chunks have their full length, so that one fits for another.
+    pub spare_bytes: u64,
     /// Bytes that each device's thread reads back per second, to check them against the objects'
     /// names. Zero: none.
     pub check_bytes_per_sec: u64,
@@ -105,6 +109,7 @@ impl Default for ServerConfig {
             keep_pinned: DEFAULT_KEEP_PINNED,
             writable_registration: true,
             memory_patience: DEFAULT_MEMORY_PATIENCE,
+            spare_bytes: 0,
             check_bytes_per_sec: 0,
             templates: TemplateConfig::default(),
         }

@@ -12,6 +12,8 @@ pub(super) enum Job {
     Free(Vec<Released>),
     /// Copies objects.
     Load(Load),
+    /// Drops chunks that only this tenant may get: it has left.
+    Leave(TenantId),
     /// Checks if the device still works.
     Check,
 }
@@ -19,6 +21,8 @@ pub(super) enum Job {
 /// Objects to copy.
 #[derive(Debug)]
 pub(super) struct Load {
+    /// Its number among the transfers to the device.
+    pub number: u64,
     pub tenant: TenantId,
     pub copies: Vec<Copy>,
     pub sources: Arc<Sources>,

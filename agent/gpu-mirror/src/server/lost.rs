@@ -4,15 +4,13 @@
 //! that wait for objects there, and they load into host memory. A client with a complete model
 //! keeps it, as at a server's end: that memory is between the client and the driver.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::jobs::Job;
 use super::state::{Physical, State};
-use crate::arena::ChunkId;
 use crate::memory::DeviceMemory;
 use crate::protocol::Reason;
-use crate::residency::{DeviceId, TenantId};
+use crate::residency::DeviceId;
 
 impl<D: DeviceMemory> State<D> {
     /// Asks each device's thread to check the device, unless a check is already pending.
@@ -43,16 +41,14 @@ impl<D: DeviceMemory> State<D> {
     }
 
     /// Gives up a device. Returns its chunks, which the caller drops outside the lock.
-    pub fn lose(
-        &mut self,
-        device: DeviceId,
-        why: &str,
-    ) -> BTreeMap<(TenantId, ChunkId), Physical<D>> {
+    pub fn lose(&mut self, device: DeviceId, why: &str) -> Vec<Physical<D>> {
         let Some(slot) = self.devices.get_mut(&device) else {
-            return BTreeMap::new();
+            return Vec::new();
         };
         slot.lost = Some(why.to_owned());
-        let chunks = std::mem::take(&mut slot.chunks);
+        slot.transfers.clear();
+        let mut chunks = slot.spares.take_all();
+        chunks.extend(std::mem::take(&mut slot.chunks).into_values());
         self.manager.remove_device(device);
         self.leases.retain(|_, lease| {
             let stays = lease.device != device || (lease.handed_out && lease.left.is_empty());

@@ -1,24 +1,45 @@
 //! A thread for each device: it creates and releases chunks, in the order of the admissions, and hands
-//! loads on to the thread that copies.
+//! loads on to the thread that copies. In between it makes spare chunks (`spares`).
 //!
 //! The order matters: memory that one admission counts as free may still have to be released for an
 //! earlier one. Copies have a thread of their own, so that a client gets its chunks while others'
 //! objects are being copied.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::core::Core;
 use super::jobs::{Job, Load};
+use super::spares::ChunkName;
 use super::state::Physical;
+use crate::arena::ChunkId;
 use crate::memory::{DeviceMemory, MemoryError, Protection};
-use crate::residency::{DeviceId, Released};
+use crate::residency::{DeviceId, Released, TenantId};
 
 /// First pause before a chunk is tried again; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Time for which other threads of the server may go on with a released chunk: that of some groups.
+const LETTING_GO: Duration = Duration::from_secs(2);
+/// Pause before the next look.
+const LETTING_GO_PAUSE: Duration = Duration::from_millis(1);
+
+/// Takes a value out once no other thread has it; `None` if one keeps it for [`LETTING_GO`].
+fn sole<T>(mut shared: Arc<T>) -> Option<T> {
+    let end = Instant::now() + LETTING_GO;
+    loop {
+        match Arc::try_unwrap(shared) {
+            Ok(own) => return Some(own),
+            Err(again) if Instant::now() < end => shared = again,
+            Err(_) => return None,
+        }
+        std::thread::sleep(LETTING_GO_PAUSE);
+    }
+}
 
 /// The thread that creates a device's chunks.
 pub(super) struct Maker<D: DeviceMemory> {
@@ -35,10 +56,14 @@ type Made<D> = (<D as DeviceMemory>::Chunk, <D as DeviceMemory>::Mapping);
 impl<D: DeviceMemory> Maker<D> {
     /// Runs all jobs, until no sender is left. Loads and checks go on to `copier`.
     pub fn run(self, jobs: &Receiver<Job>, copier: &Sender<Job>) {
-        while let Ok(job) = jobs.recv() {
+        while let Some(job) = self.next(jobs) {
             let next = match job {
                 Job::Free(released) => {
                     self.during(|| self.free(&released));
+                    None
+                }
+                Job::Leave(tenant) => {
+                    self.during(|| self.leave(tenant));
                     None
                 }
                 Job::Load(load) => self.load(load).map(Job::Load),
@@ -50,6 +75,41 @@ impl<D: DeviceMemory> Maker<D> {
             if let Some(job) = next {
                 // The other thread ends after this one.
                 let _sent = copier.send(job);
+            }
+        }
+    }
+
+    /// Waits for the next job. Meanwhile makes spare chunks.
+    fn next(&self, jobs: &Receiver<Job>) -> Option<Job> {
+        loop {
+            match jobs.try_recv() {
+                Ok(job) => return Some(job),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) if self.make_spare() => {}
+                // More memory is free after another job, if at all.
+                Err(TryRecvError::Empty) => return jobs.recv().ok(),
+            }
+        }
+    }
+
+    /// Makes a spare chunk, if one is wanted and there is memory for it. Returns true if it did.
+    pub fn make_spare(&self) -> bool {
+        let bytes = {
+            let mut state = self.core.state();
+            let Some(bytes) = state.next_spare(self.id) else {
+                return false;
+            };
+            state.makes(self.id, bytes);
+            bytes
+        };
+        let made = self.attempt(bytes).map(|made| self.physical(made, bytes));
+        self.core.state().made(self.id);
+        match made {
+            Ok(physical) => self.core.spare(self.id, physical, None).is_ok(),
+            Err(error) => {
+                tracing::debug!(%error, device = %self.id, "no spare chunk for now");
+                self.core.follow(self.id, &self.device);
+                false
             }
         }
     }
@@ -92,20 +152,62 @@ impl<D: DeviceMemory> Maker<D> {
         };
         // Outside the lock, because the driver may be slow.
         for (name, physical) in taken {
-            let (bytes, importers) = (physical.bytes, physical.importers.clone());
-            let kept = !importers.is_empty() && !self.reclaim(physical);
-            if kept && importers.iter().any(|importer| !importer.has_gone()) {
-                self.core.state().linger(self.id, name, bytes, importers);
+            if let Err(physical) = self.keep(name, physical) {
+                self.discard(Some(name), physical);
             }
+        }
+    }
+
+    /// Keeps a chunk without objects as a spare, or returns it: for any tenant once it is cleared, or
+    /// only for its own if clients had it.
+    fn keep(&self, name: ChunkName, physical: Physical<D>) -> Result<(), Physical<D>> {
+        let is_unseen = physical.importers.is_empty()
+            && Arc::strong_count(&physical.mapping) == 1
+            && self.core.has_room_for_spare(self.id, physical.bytes)
+            && self.device.clear(&physical.mapping).is_ok();
+        self.core
+            .spare(self.id, physical, (!is_unseen).then_some(name))
+    }
+
+    /// Drops a chunk. Its memory counts as long as a process keeps it.
+    fn discard(&self, name: Option<ChunkName>, physical: Physical<D>) {
+        let (bytes, importers) = (physical.bytes, physical.importers.clone());
+        let kept = !importers.is_empty() && !self.reclaim(physical);
+        if kept
+            && importers.iter().any(|importer| !importer.has_gone())
+            && let Some(name) = name
+        {
+            self.core.state().linger(self.id, name, bytes, importers);
+        }
+    }
+
+    /// Drops the spares that only a tenant may get, which has left.
+    fn leave(&self, tenant: TenantId) {
+        let spares = self.core.state().spares_of(self.id, tenant);
+        for (physical, name) in spares {
+            self.discard(name, physical);
+        }
+    }
+
+    /// Drops spares whose memory `tenant` needs, or all. Returns true if there were any.
+    fn drop_spares(&self, tenant: TenantId, all: bool) -> bool {
+        let mut any = false;
+        loop {
+            let excess = self.core.state().excess_spare(self.id, Some(tenant), all);
+            let Some((physical, name)) = excess else {
+                return any;
+            };
+            any = true;
+            self.discard(name, physical);
         }
     }
 
     /// Drops a chunk that clients had. Returns true if its memory is free.
     fn reclaim(&self, physical: Physical<D>) -> bool {
         let Physical { chunk, mapping, .. } = physical;
-        // Another thread may be about to pass it to a client that is gone.
-        let own = (Arc::try_unwrap(chunk), Arc::try_unwrap(mapping));
-        let (Ok(chunk), Ok(mapping)) = own else {
+        // The thread that copies, a check, or one that passes it to a client that is gone may still
+        // have it. Without a wait its memory would count until the clients' processes end.
+        let (Some(chunk), Some(mapping)) = (sole(chunk), sole(mapping)) else {
             return false;
         };
         let freed = self.device.reclaim(chunk, mapping);
@@ -133,29 +235,27 @@ impl<D: DeviceMemory> Maker<D> {
             }
             absent
         };
+        let absent = self.without_spares(load, absent);
         let mut pressed = false;
         for (name, bytes) in absent {
+            self.core.metrics.awaited_chunks.one();
+            self.drop_spares(load.tenant, false);
             self.core.state().makes(self.id, bytes);
-            let made = self.make(bytes, &mut pressed);
+            let made = self.make(bytes, load.tenant, &mut pressed);
+            let made = made.map(|made| self.physical(made, bytes));
             let mut state = self.core.state();
-            let physical = made.map(|(chunk, mapping)| Physical {
-                chunk: Arc::new(chunk),
-                mapping: Arc::new(mapping),
-                bytes,
-                importers: Vec::new(),
-            });
-            if let Some(slot) = state.devices.get_mut(&self.id) {
-                slot.making_bytes = 0;
-                if let Ok(physical) = physical {
+            state.made_within(self.id);
+            match (made, state.devices.get_mut(&self.id)) {
+                (Ok(physical), Some(slot)) => {
                     slot.chunks.insert((load.tenant, name), physical);
-                } else if let Err(error) = physical {
+                }
+                (Ok(_), None) => {}
+                (Err(error), _) => {
                     drop(state);
                     self.core.follow(self.id, &self.device);
                     return Err(error);
                 }
             }
-            self.core.metrics.cleared_bytes.add(bytes);
-            self.core.metrics.chunks_created.one();
         }
         if pressed {
             self.core.follow(self.id, &self.device);
@@ -164,9 +264,50 @@ impl<D: DeviceMemory> Maker<D> {
         Ok(())
     }
 
+    /// Gives the load spares for its chunks. Returns those that no spare fits.
+    fn without_spares(
+        &self,
+        load: &Load,
+        mut absent: BTreeMap<ChunkId, u64>,
+    ) -> BTreeMap<ChunkId, u64> {
+        let mut state = self.core.state();
+        let Some(slot) = state.devices.get_mut(&self.id) else {
+            return absent;
+        };
+        absent.retain(|name, bytes| match slot.spares.take(load.tenant, *bytes) {
+            Some(physical) => {
+                slot.chunks.insert((load.tenant, *name), physical);
+                self.core.metrics.spares_used.one();
+                false
+            }
+            None => true,
+        });
+        absent
+    }
+
+    fn physical(&self, (chunk, mapping): Made<D>, bytes: u64) -> Physical<D> {
+        self.core.metrics.cleared_bytes.add(bytes);
+        self.core.metrics.chunks_created.one();
+        Physical {
+            chunk: Arc::new(chunk),
+            mapping: Arc::new(mapping),
+            bytes,
+            importers: Vec::new(),
+        }
+    }
+
     /// Creates a chunk. If other programs have the memory: tries for some time, then drops idle
-    /// models, then returns the error. Sets `pressed` if idle models left.
-    fn make(&self, bytes: u64, pressed: &mut bool) -> Result<Made<D>, MemoryError> {
+    /// models, then returns the error. Spares go before all that. Sets `pressed` if idle models left.
+    fn make(
+        &self,
+        bytes: u64,
+        tenant: TenantId,
+        pressed: &mut bool,
+    ) -> Result<Made<D>, MemoryError> {
+        match self.attempt(bytes) {
+            Err(MemoryError::OutOfMemory { .. }) => self.drop_spares(tenant, true),
+            made => return made,
+        };
         let error = match self.patiently(bytes) {
             Err(error @ MemoryError::OutOfMemory { .. }) => error,
             made => return made,

@@ -35,6 +35,8 @@ counters! {
     connections_broken;
     /// Models requested by clients.
     acquires;
+    /// Of those, models requested without their memory, ahead of their use.
+    prefetches;
     /// Models admitted.
     admitted;
     /// Models admitted that were already complete on the device.
@@ -61,6 +63,10 @@ counters! {
     direct_bytes;
     /// Bytes copied through pinned buffers.
     staged_bytes;
+    /// Bytes copied from other devices.
+    across_bytes;
+    /// Attempts to copy from other devices that failed: the objects came from the host.
+    failed_across;
     /// Pieces of the store's mappings, of up to 64 MiB, registered with a driver.
     registrations;
     /// Registered pieces that a transfer used after an earlier one.
@@ -73,6 +79,10 @@ counters! {
     retried_chunks;
     /// Chunks created.
     chunks_created;
+    /// Of those, chunks created while a client waited for them, because no spare fitted.
+    awaited_chunks;
+    /// Spare chunks that loads got.
+    spares_used;
     /// Chunks exported to clients.
     chunks_exported;
     /// Bytes of new chunks set to zero before a client gets them.

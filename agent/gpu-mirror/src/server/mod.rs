@@ -42,6 +42,7 @@
 //! small model's objects wait for those of a large one. All clients that wait for room retry when some becomes free,
 //! in no order. A child forked while its parent held a model keeps the model held.
 
+mod across;
 mod check;
 mod config;
 mod connection_limit;
@@ -52,6 +53,7 @@ mod failure;
 mod importer;
 mod jobs;
 mod lingering;
+mod links;
 mod listen;
 mod lost;
 mod mailbox;
@@ -62,9 +64,11 @@ mod pressure;
 mod report;
 mod session;
 mod source;
+mod spares;
 mod state;
 mod templates;
 mod tenant;
+mod transfers;
 mod worker;
 
 #[cfg(test)]
@@ -82,8 +86,9 @@ use tetris_wire::Bell;
 
 pub use config::{DEFAULT_KEEP_PINNED, DEFAULT_MEMORY_PATIENCE, Limits, ServerConfig};
 pub use error::ServerError;
+pub use links::DeviceLinks;
 pub use metrics::Counters;
-pub use report::{DeviceReport, Report, TenantReport};
+pub use report::{DeviceReport, Report, Resident, TenantReport};
 pub use templates::{DEFAULT_TTFT, TemplateConfig, TemplateReport};
 
 use self::check::Checker;
@@ -91,8 +96,10 @@ use self::core::Core;
 use self::jobs::Job;
 use self::listen::{Listener, TenantSocket};
 use self::maker::Maker;
+use self::spares::Spares;
 use self::state::{Slot, State};
 use self::tenant::Tenant;
+use self::transfers::Transfers;
 use self::worker::Worker;
 use crate::copy::{Executor, ExecutorConfig, Registrar, RegistrationThread};
 use crate::memory::{DeviceInfo, DeviceMemory};
@@ -152,7 +159,11 @@ impl<D: DeviceMemory + 'static> Server<D> {
         config: &ServerConfig,
     ) -> Result<Self, ServerError> {
         config.limits.check()?;
-        let mut manager = Manager::new(config.residency);
+        let mut residency = config.residency;
+        if config.spare_bytes > 0 {
+            residency.arena = residency.arena.with_whole_chunks();
+        }
+        let mut manager = Manager::new(residency);
         let (mut slots, mut jobs) = (BTreeMap::new(), Vec::new());
         for (served, executor) in devices {
             let info = served.device.info()?;
@@ -189,6 +200,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
                 device: Arc::clone(executor.registrar().device()),
                 patience: config.memory_patience,
             };
+            while maker.make_spare() {}
             let worker = Worker {
                 core: Arc::clone(&server.core),
                 id,
@@ -196,6 +208,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
                 group_bytes,
                 executor,
                 checker: Checker::new(config.check_bytes_per_sec),
+                across: None,
             };
             server.work(maker, worker, receiver)?;
         }
@@ -304,6 +317,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
             pool.close();
             self.core.unpin(pool);
         }
+        self.core.state().leave(tenant);
         !pools.is_empty()
     }
 
@@ -404,6 +418,7 @@ fn slot<D: DeviceMemory>(
     } else {
         executor.pin_limit_bytes()
     };
+    let chunk_bytes = config.residency.arena.chunk_bytes();
     let group_bytes = executor.group_bytes();
     let registrar = Registrar::new(Arc::clone(&device), pin_limit_bytes, group_bytes);
     Slot {
@@ -411,6 +426,7 @@ fn slot<D: DeviceMemory>(
         uuid: info.uuid,
         name: info.name,
         mode: info.mode,
+        total_bytes: info.total_bytes,
         limit_bytes,
         making: None,
         making_bytes: 0,
@@ -420,6 +436,9 @@ fn slot<D: DeviceMemory>(
         checking: None,
         chunks: BTreeMap::new(),
         lingering: BTreeMap::new(),
+        spares: Spares::new(config.spare_bytes, chunk_bytes),
+        links: DeviceLinks::default(),
+        transfers: Transfers::default(),
         jobs,
     }
 }

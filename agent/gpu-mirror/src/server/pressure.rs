@@ -25,6 +25,7 @@ impl<D: DeviceMemory> State<D> {
         let own: u64 = slot.chunks.values().map(|chunk| chunk.bytes).sum();
         let own = own.saturating_add(usage.lingering_bytes);
         let own = own.saturating_add(slot.making_bytes);
+        let own = own.saturating_add(slot.spares.bytes());
         let capacity = slot.limit_bytes.min(own.saturating_add(free_bytes));
         self.manager.set_capacity(id, capacity);
         if capacity > usage.capacity_bytes {
@@ -57,6 +58,19 @@ impl<D: DeviceMemory> State<D> {
         if let Some(slot) = self.devices.get_mut(&id) {
             slot.making_bytes = bytes;
         }
+    }
+
+    /// Records that the chunk has been created, or could not be, and that the thread goes on.
+    pub fn made_within(&mut self, id: DeviceId) {
+        if let Some(slot) = self.devices.get_mut(&id) {
+            slot.making_bytes = 0;
+        }
+    }
+
+    /// As [`Self::made_within`], and the thread has come back from the driver.
+    pub fn made(&mut self, id: DeviceId) {
+        self.made_within(id);
+        self.begins(id, false);
     }
 
     /// The reason a client waits for its chunks in vain; `None` while it is in turn.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tetris_store_layout::ObjectId;
+
 use super::state::{Slot, State};
 use super::{Counters, Server, TemplateReport};
 use crate::memory::{DeviceMemory, DeviceMode, DeviceUuid};
@@ -33,6 +35,8 @@ pub struct DeviceReport {
     pub name: String,
     /// Mode in which processes may use it.
     pub mode: DeviceMode,
+    /// Length of its memory, in bytes.
+    pub total_bytes: u64,
     /// Most memory of the mirror there, in bytes. The capacity of its usage is less while other
     /// programs have the memory.
     pub limit_bytes: u64,
@@ -46,6 +50,16 @@ pub struct DeviceReport {
     pub leases: usize,
     /// Group size of copies, in bytes.
     pub group_bytes: u64,
+    /// Rate of the link from the host, in bytes per second; `None` if it is not known.
+    pub bytes_per_second: Option<u64>,
+    /// Name of the switch between the device and the host; `None` if it is not known.
+    pub switch: Option<String>,
+    /// Length in bytes up to which a model is light, and leaves first.
+    pub light_bytes: u64,
+    /// Length of the chunks that exist ahead of need, in bytes. They count as free memory.
+    pub spare_bytes: u64,
+    /// Length of the objects that are on their way to the device, in bytes.
+    pub transfer_bytes: u64,
     /// Length of the stores' pages that are registered with the driver, and so referenced, in
     /// bytes.
     pub pinned_bytes: u64,
@@ -57,6 +71,17 @@ pub struct DeviceReport {
     /// Milliseconds since the check that the device's thread has not begun: it copies, or its
     /// driver hangs. `None` without a pending check.
     pub unanswered_ms: Option<u64>,
+}
+
+/// Objects of a tenant on a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resident {
+    /// The device.
+    pub device: DeviceUuid,
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The objects that have arrived, in order.
+    pub objects: Vec<ObjectId>,
 }
 
 /// State of a tenant.
@@ -110,12 +135,18 @@ impl<D: DeviceMemory> State<D> {
             uuid: slot.uuid,
             name: slot.name.clone(),
             mode: slot.mode,
+            total_bytes: slot.total_bytes,
             limit_bytes: slot.limit_bytes,
             usage: self.manager.usage(id).unwrap_or_default(),
             bytes_per_sec: self.templates.bandwidth(id),
             templates: self.template_reports(id),
             leases: self.leases_on(id),
             group_bytes: slot.group_bytes,
+            bytes_per_second: slot.links.from_host,
+            switch: slot.links.switch.clone(),
+            light_bytes: self.manager.light_bytes(id),
+            spare_bytes: slot.spares.bytes(),
+            transfer_bytes: slot.transfers.bytes(),
             pinned_bytes: slot.registrar.used_bytes(),
             unregistered: slot.registrar.refusal(),
             lost: slot.lost.clone(),
@@ -138,6 +169,21 @@ impl<D: DeviceMemory> State<D> {
 }
 
 impl<D: DeviceMemory + 'static> Server<D> {
+    /// Returns the objects on each device, by tenant. Calls no driver.
+    pub fn residents(&self) -> Vec<Resident> {
+        let state = self.core.state();
+        let devices = state.devices.iter();
+        let each = devices.flat_map(|(id, slot)| {
+            let tenants = state.manager.residents(*id).into_iter();
+            tenants.map(|(tenant, objects)| Resident {
+                device: slot.uuid,
+                tenant,
+                objects,
+            })
+        });
+        each.collect()
+    }
+
     /// Returns the state of the server, its devices and its tenants. Calls no driver.
     pub fn report(&self) -> Report {
         let tenants = self.tenants();

@@ -11,10 +11,13 @@ use tetris_store_layout::{ObjectId, ObjectRef};
 use super::damaged::Damaged;
 use super::importer::Importer;
 use super::jobs::{Job, Load};
+use super::links::DeviceLinks;
 use super::mailbox::Mailbox;
 use super::metrics::Metrics;
 use super::source::Sources;
+use super::spares::Spares;
 use super::templates::{TemplateConfig, Templates};
+use super::transfers::Transfers;
 use crate::arena::{ChunkId, ObjectPlace};
 use crate::copy::Registrar;
 use crate::memory::{DeviceMemory, DeviceMode, DeviceUuid};
@@ -41,6 +44,8 @@ pub(super) struct Slot<D: DeviceMemory> {
     pub name: String,
     /// Mode in which processes may use it, at the server's start.
     pub mode: DeviceMode,
+    /// Length of its memory, in bytes.
+    pub total_bytes: u64,
     /// Most memory of the mirror there, in bytes; other programs can make its capacity less.
     pub limit_bytes: u64,
     /// Start of the call of the driver that the thread which makes chunks has not returned from.
@@ -58,6 +63,12 @@ pub(super) struct Slot<D: DeviceMemory> {
     pub chunks: BTreeMap<(TenantId, ChunkId), Physical<D>>,
     /// Released chunks whose memory is not free, with the processes that may have it.
     pub lingering: BTreeMap<(TenantId, ChunkId), Vec<Arc<Importer>>>,
+    /// Chunks without objects.
+    pub spares: Spares<D>,
+    /// Its links to the host and to other devices.
+    pub links: DeviceLinks,
+    /// Transfers that have not ended.
+    pub transfers: Transfers,
     /// Queue of its worker, in the order of admissions.
     pub jobs: Sender<Job>,
 }
@@ -217,7 +228,11 @@ impl<D: DeviceMemory> State<D> {
         if admission.copies.is_empty() {
             return;
         }
+        let key = ask.spec.key();
+        let slot = self.devices.get_mut(&device);
+        let number = slot.map(|slot| slot.transfers.begin(ask.tenant, key, &admission.copies));
         let load = Load {
+            number: number.unwrap_or(0),
             tenant: ask.tenant,
             copies: admission.copies,
             sources: Arc::clone(ask.sources),
@@ -238,6 +253,13 @@ impl<D: DeviceMemory> State<D> {
         if let Some(slot) = self.devices.get(&device) {
             // Workers live as long as their senders.
             let _sent = slot.jobs.send(job);
+        }
+    }
+
+    /// Has the devices' threads drop what they keep for a tenant that has left.
+    pub fn leave(&self, tenant: TenantId) {
+        for id in self.devices.keys() {
+            self.push(*id, Job::Leave(tenant));
         }
     }
 
@@ -357,14 +379,34 @@ impl<D: DeviceMemory> State<D> {
                 });
             }
         }
+        if let Some(slot) = self.devices.get_mut(&device) {
+            slot.transfers.arrived(tenant, object);
+        }
         if let Some(freed) = self.manager.copied(device, tenant, object) {
             self.free(device, freed, metrics);
         }
     }
 
     /// Records the end of a load: objects without a holder may leave now.
-    pub fn loaded(&self) {
+    pub fn loaded(&mut self, device: DeviceId, load: &Load) {
+        self.end_transfer(device, load);
         self.tell_waiting();
+    }
+
+    fn end_transfer(&mut self, device: DeviceId, load: &Load) {
+        if let Some(slot) = self.devices.get_mut(&device) {
+            slot.transfers.end(load.number);
+        }
+    }
+
+    /// Length of the objects of a client's model that have not arrived, in bytes.
+    pub fn bytes_left(&self, held: &Held) -> u64 {
+        let left = self
+            .leases
+            .get(&held.client)
+            .map(|lease| lease.left.values());
+        let len = |index: &u32| held.places.get(*index as usize).map(|(_, place)| place.len);
+        left.into_iter().flatten().filter_map(len).sum()
     }
 
     /// Removes an object with other bytes than its own, and tells the clients of its models.
@@ -389,6 +431,7 @@ impl<D: DeviceMemory> State<D> {
         now_ms: u64,
         metrics: &Metrics,
     ) {
+        self.end_transfer(device, load);
         let objects: Vec<_> = load.copies.iter().map(|copy| copy.object).collect();
         let failed = self.manager.failed(device, load.tenant, &objects, now_ms);
         self.fail_clients(failed, device, why, metrics);

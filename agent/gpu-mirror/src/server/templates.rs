@@ -211,14 +211,15 @@ impl<D: DeviceMemory> State<D> {
             return;
         }
         metrics.prefetched_objects.add(filling.copies.len() as u64);
-        self.push(
-            device,
-            Job::Load(Load {
-                tenant,
-                copies: filling.copies,
-                sources: missing.sources,
-            }),
-        );
+        let slot = self.devices.get_mut(&device);
+        let number = slot.map(|slot| slot.transfers.begin(tenant, key, &filling.copies));
+        let load = Load {
+            number: number.unwrap_or(0),
+            tenant,
+            copies: filling.copies,
+            sources: missing.sources,
+        };
+        self.push(device, Job::Load(load));
     }
 
     /// Forgets a tenant's templates. Their objects leave when others need the room.

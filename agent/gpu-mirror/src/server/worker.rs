@@ -1,7 +1,7 @@
 //! A thread for each device: it copies objects, in the order of the admissions, once their chunks
 //! exist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
@@ -23,6 +23,8 @@ pub(super) struct Worker<D: DeviceMemory> {
     pub group_bytes: u64,
     /// Checks of the device's bytes.
     pub checker: Checker,
+    /// The stream of copies from other devices, once there was one.
+    pub across: Option<D::Stream>,
 }
 
 impl<D: DeviceMemory> Worker<D> {
@@ -31,7 +33,7 @@ impl<D: DeviceMemory> Worker<D> {
         while let Some(job) = self.next(jobs) {
             match job {
                 // The thread that makes chunks has done it.
-                Job::Free(_) => {}
+                Job::Free(_) | Job::Leave(_) => {}
                 Job::Load(load) => self.load(&load),
                 Job::Check => self.check(),
             }
@@ -78,7 +80,7 @@ impl<D: DeviceMemory> Worker<D> {
             self.core.unpin(load.sources.pool());
         }
         match done {
-            Ok(()) => self.core.state().loaded(),
+            Ok(()) => self.core.state().loaded(self.id, load),
             Err(error) => {
                 self.core.fail(self.id, load, &error);
                 self.check();
@@ -95,8 +97,12 @@ impl<D: DeviceMemory> Worker<D> {
     }
 
     fn copy(&mut self, load: &Load) -> Result<(), CopyError> {
-        let plan = TransferPlan::new(&load.copies, self.group_bytes);
         let targets = self.targets(load);
+        let copies = self.copy_from_peers(load, &targets);
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let plan = TransferPlan::new(&copies, self.group_bytes);
         let (core, id) = (Arc::clone(&self.core), self.id);
         let begun = Instant::now();
         let report = self.executor.run(
@@ -111,12 +117,18 @@ impl<D: DeviceMemory> Worker<D> {
         Ok(())
     }
 
+    /// Mappings of the chunks that the load's objects lie in. Those of other chunks stay with the state
+    /// alone: the thread that makes chunks can give their memory back meanwhile.
     fn targets(&self, load: &Load) -> BTreeMap<ChunkId, Arc<D::Mapping>> {
         let state = self.core.state();
-        let chunks = state.devices.get(&self.id).map(|slot| &slot.chunks);
-        let chunks = chunks.into_iter().flatten();
-        let own = chunks.filter(|((tenant, _), _)| *tenant == load.tenant);
-        own.map(|((_, chunk), physical)| (*chunk, Arc::clone(&physical.mapping)))
-            .collect()
+        let Some(slot) = state.devices.get(&self.id) else {
+            return BTreeMap::new();
+        };
+        let mapping = |chunk: ChunkId| {
+            let physical = slot.chunks.get(&(load.tenant, chunk))?;
+            Some((chunk, Arc::clone(&physical.mapping)))
+        };
+        let chunks: BTreeSet<_> = load.copies.iter().map(|copy| copy.place.chunk).collect();
+        chunks.into_iter().filter_map(mapping).collect()
     }
 }

@@ -89,6 +89,22 @@ EXPORTED CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     END(CUDA_SUCCESS);
 }
 
+EXPORTED CUresult cuDeviceGetPCIBusId(char *address, int length, CUdevice device) {
+    BEGIN(cuDeviceGetPCIBusId);
+    if (!device_exists(device) || length < 13)
+        END(misuse(CUDA_ERROR_INVALID_DEVICE, "cuDeviceGetPCIBusId of device %d in %d bytes", device, length));
+    snprintf(address, (size_t)length, "FFFF:%02X:00.0", device + 1);
+    END(CUDA_SUCCESS);
+}
+
+EXPORTED CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
+    BEGIN(cuDeviceCanAccessPeer);
+    if (!device_exists(device) || !device_exists(peer))
+        END(misuse(CUDA_ERROR_INVALID_DEVICE, "cuDeviceCanAccessPeer of devices %d and %d", device, peer));
+    *can = device != peer && options.peer_access;
+    END(CUDA_SUCCESS);
+}
+
 #ifndef FAKE_OLD_DRIVER
 EXPORTED CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
     BEGIN(cuDeviceGetUuid_v2);

@@ -75,7 +75,8 @@ static bool kernel_uses(const struct work *work, CUdeviceptr start, size_t bytes
 bool work_touches_device(CUdeviceptr start, size_t bytes) {
     for (struct fake_stream *stream = streams; stream != NULL; stream = stream->next)
         for (struct work *work = stream->first; work != NULL; work = work->next)
-            if ((work->to < start + bytes && start < work->to + work->bytes) || kernel_uses(work, start, bytes))
+            if ((work->to < start + bytes && start < work->to + work->bytes) || kernel_uses(work, start, bytes) ||
+                (work->from_device != 0 && work->from_device < start + bytes && start < work->from_device + work->bytes))
                 return true;
     return false;
 }
@@ -110,7 +111,11 @@ static CUresult perform(struct fake_context *context, struct work *work) {
         return work->run(context, work);
     if (work->wrong || !device_accessible(context, work->to, work->bytes, true))
         return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (work->from == NULL)
+    if (work->from_device != 0) {
+        if (!device_accessible(context, work->from_device, work->bytes, false))
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        memcpy(host_of(work->to), host_of(work->from_device), work->bytes);
+    } else if (work->from == NULL)
         memset(host_of(work->to), work->value, work->bytes);
     else if (!copy_bytes(host_of(work->to), work->from, work->bytes))
         return misuse(CUDA_ERROR_ILLEGAL_ADDRESS, "a copy from host memory that is no longer mapped");
@@ -286,6 +291,17 @@ EXPORTED CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), vo
     struct work *work = new_work(0, NULL, 0);
     work->host = function;
     work->data = data;
+    END(work_queue(context, stream, work));
+}
+
+/* The memory of both is at addresses of one space. */
+EXPORTED CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    BEGIN(cuMemcpyDtoDAsync_v2);
+    CONTEXT(cuMemcpyDtoDAsync);
+    if (bytes == 0 || mapping_at(to, bytes) == NULL || mapping_at(from, bytes) == NULL)
+        END(misuse(CUDA_ERROR_INVALID_VALUE, "a copy of %zu bytes between places where no one mapping has as many", bytes));
+    struct work *work = new_work(to, NULL, bytes);
+    work->from_device = from;
     END(work_queue(context, stream, work));
 }
 

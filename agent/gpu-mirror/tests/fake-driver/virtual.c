@@ -240,14 +240,16 @@ EXPORTED CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemA
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemSetAccess of %zu bytes that are not one mapping", bytes));
     if (access == NULL || number == 0)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemSetAccess without a description"));
-    int most = ACCESS_NONE;
     for (size_t at = 0; at < number; at++) {
         CUresult code = check_access(mapping, &access[at]);
         if (code != CUDA_SUCCESS)
             END(code);
         mapping->access[access[at].location.id] = access[at].flags;
-        most = access[at].flags > most ? access[at].flags : most;
     }
+    /* The process may do what one of the devices may. */
+    int most = ACCESS_NONE;
+    for (int device = 0; device < MAX_DEVICES; device++)
+        most = mapping->access[device] > most ? mapping->access[device] : most;
     int protection = most == ACCESS_READ_WRITE ? PROT_READ | PROT_WRITE : most == ACCESS_READ ? PROT_READ : PROT_NONE;
     END(mprotect(host_of(address), bytes, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }

@@ -8,6 +8,7 @@ struct work {
     CUdeviceptr to;
     const char *from; /* NULL: all bytes become `value` */
     unsigned char value;
+    CUdeviceptr from_device; /* 0: none */
     size_t bytes;
     bool wrong; /* as if the address were bad */
     /* A kernel, with a copy of its parameters. */

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tetris_gpu_mirror::conformance::{Broken, PeerReport, act_as_peer, check};
+use tetris_gpu_mirror::conformance::{Broken, PeerReport, act_as_peer, check, check_pair};
 use tetris_gpu_mirror::memory::host::{
     HostChunk, HostDevice, HostEvent, HostMapping, HostPinned, HostRange, HostRegistration,
     HostStream,
@@ -27,6 +27,9 @@ enum Defect {
     RegistersNothing,
     ClearsNothing,
     FreesNothing,
+    CopiesAcrossBeside,
+    CopiesAcrossAnything,
+    CopiesWithoutALink,
 }
 
 struct Defective {
@@ -134,6 +137,29 @@ impl DeviceMemory for Defective {
         self.inner.copy_in(stream, to, offset, from)
     }
 
+    fn is_linked(&self, from: &Self) -> Result<bool, MemoryError> {
+        Ok(!self.has(Defect::CopiesWithoutALink) && self.inner.is_linked(&from.inner)?)
+    }
+
+    fn copy_across(
+        &self,
+        stream: &mut HostStream,
+        to: &Arc<HostMapping>,
+        offset: u64,
+        source: &Self,
+        from: &Arc<HostMapping>,
+        part: std::ops::Range<u64>,
+    ) -> Result<(), MemoryError> {
+        let is_inside = part.end <= from.bytes() && offset <= to.bytes() - (part.end - part.start);
+        if self.has(Defect::CopiesAcrossAnything) && !is_inside {
+            return Ok(());
+        }
+        let beside = self.has(Defect::CopiesAcrossBeside) && offset > 0;
+        let offset = offset - u64::from(beside);
+        let (source, inner) = (&source.inner, &self.inner);
+        inner.copy_across(stream, to, offset, source, from, part)
+    }
+
     fn record(&self, stream: &mut HostStream) -> Result<HostEvent, MemoryError> {
         self.inner.record(stream)
     }
@@ -228,6 +254,33 @@ fn every_defect_is_noticed() {
         Defect::FreesNothing,
     ] {
         let verdict = verdict(defect);
+        assert!(
+            matches!(verdict, Err(Broken::Rule { .. })),
+            "{defect:?}: {verdict:?}"
+        );
+    }
+}
+
+/// Checks copies to a defective device from a sound one that is linked to it.
+fn verdict_across(defect: Defect) -> Result<bool, Broken> {
+    let device = |number, defect| Defective {
+        inner: HostDevice::numbered(number, 1, 64 << 20),
+        defect,
+    };
+    check_pair(&device(1, defect), &device(0, Defect::None))
+}
+
+#[test]
+fn defects_between_devices_are_noticed() {
+    assert!(verdict_across(Defect::None).unwrap());
+    for defect in [
+        Defect::CopiesAcrossBeside,
+        Defect::CopiesAcrossAnything,
+        Defect::CopiesWithoutALink,
+        Defect::EventsComeEarly,
+        Defect::KeepsSources,
+    ] {
+        let verdict = verdict_across(defect);
         assert!(
             matches!(verdict, Err(Broken::Rule { .. })),
             "{defect:?}: {verdict:?}"

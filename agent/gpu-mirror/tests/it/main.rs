@@ -1,6 +1,7 @@
 //! Device memory, the protocol and the server, on the simulated device, on the fake driver and,
 //! where there is one, on a GPU.
 
+mod across;
 mod compute;
 mod conformance;
 mod cuda;
@@ -17,6 +18,7 @@ mod mirror;
 mod mirror_session;
 #[path = "../../../../fuzz/seeds/mirror_session.rs"]
 mod mirror_session_seeds;
+mod prefetch;
 mod processes;
 mod ptx;
 mod refusals;
@@ -26,6 +28,7 @@ mod replay;
 mod server;
 #[path = "../../../../fuzz/checks/session.rs"]
 mod session;
+mod spares;
 #[expect(dead_code, reason = "its protocol has no files that change")]
 #[path = "../../../../fuzz/seeds/steps.rs"]
 mod steps;

@@ -58,7 +58,8 @@ fn a_prefix_stays_and_only_the_rest_is_copied() {
     assert_eq!((usage.kept_bytes, usage.resident_bytes), (3 * MIB, 3 * MIB));
     let before = copied(&node);
     let held = node.acquire(&model).unwrap();
-    assert!(held.is_ready(&model[2].id).unwrap());
+    // The message that it is there follows the grant.
+    held.wait(&model[2].id, LONG).unwrap();
     held.wait_all(LONG).unwrap();
     assert_eq!(copied(&node) - before, 5, "the suffix");
     for object in &model {
@@ -74,6 +75,11 @@ fn the_length_follows_equation_1_with_what_is_measured() {
     let node = Node::new(32 * MIB, LinkCosts::default(), 64 * MIB);
     let model = node.model(&(1..=16).collect::<Vec<_>>(), OBJECT);
     // The whole model: before a transfer of 8 MiB no bandwidth is known. This load is one.
+    use_once(&node, &model);
+    // The server counts a transfer after its last object has arrived.
+    eventually("a transfer is measured", || {
+        node.server.report().devices[0].bytes_per_sec.is_some()
+    });
     let first = keep(&node, &model, SOON, ALL);
     assert!(first.bytes_per_sec > 0);
     let device = &node.server.report().devices[0];

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar, final, overload
 
 from typing_extensions import Buffer
 
-from tetris._types import Counters, GpuDevice, GpuStatus, Report
+from tetris._types import Counters, GpuDevice, GpuStatus, GpuUsage, Report
 
 _T = TypeVar("_T")
 _Path = str | os.PathLike[str]
@@ -402,12 +402,81 @@ class DeviceRegistry:
             GpuUnavailableError: There is no mirror.
         """
 
-    def status(self, agent: Agent, timeout: float | None = None) -> GpuStatus:
+    def prefetch(
+        self,
+        agent: Agent,
+        path: _Path,
+        device: int | None = None,
+        *,
+        order: Sequence[str] | None = None,
+        wait: float | None = None,
+        timeout: float | None = None,
+    ) -> Prefetch:
+        """Have the mirror bring a model to a device and hold it there; see :func:`tetris.gpu.prefetch`.
+
+        Raises:
+            ValueError: A time is negative.
+            GpuUnavailableError: There is no mirror, or no such device.
+        """
+
+    def describe(self, agent: Agent, device: int | None = None, timeout: float | None = None) -> GpuStatus:
+        """Return the state of the mirror's device of this number, or of its first one; see :func:`tetris.gpu.status`.
+
+        Raises:
+            GpuUnavailableError: There is no mirror, or no such device.
+        """
+
+    def usage(self, agent: Agent, timeout: float | None = None) -> GpuUsage:
         """Return what the mirror is doing.
 
         Raises:
             GpuUnavailableError: There is no mirror.
         """
+
+@final
+class Prefetch:
+    """A model that the mirror has on a device, or gets there, and holds until this is closed or gone.
+
+    It is a context manager, which closes it. A child of a fork does not end its parent's hold.
+    """
+
+    @property
+    def state(self) -> Literal["loading", "waiting", "resident", "failed", "closed"]:
+        """ "loading" on its way, "waiting" for room, "resident", "failed" if it is not there any more or never was."""
+
+    @property
+    def model(self) -> str | None:
+        """Identity of the content, 64 hexadecimal digits; `None` until the files have been recognized.
+
+        It is that of the model's objects in the store, in any order, and the same in every process and node.
+        """
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the model's objects, each once; 0 until the files have been recognized."""
+
+    @property
+    def bytes_left(self) -> int:
+        """Bytes that are not on the device."""
+
+    @property
+    def reason(self) -> str | None:
+        """The reason that it failed; `None` if it did not."""
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the model is resident.
+
+        Raises:
+            TimeoutError: It is still on its way after `timeout` seconds.
+            LoadError: The model's files are missing or invalid.
+            GpuUnavailableError: There is no room, the mirror has ended, or this was closed.
+        """
+
+    def close(self) -> None:
+        """Let go of the model: the mirror may evict it."""
+
+    def __enter__(self) -> Prefetch: ...
+    def __exit__(self, kind: object, error: object, traceback: object, /) -> None: ...
 
 @final
 class DeviceModel:

@@ -58,6 +58,8 @@ class Counters(TypedDict):
 class GpuDevice(TypedDict):
     """A device of the node's GPU mirror."""
 
+    #: Its number at the mirror.
+    number: int
     #: Its name for :func:`tetris.gpu.load`, such as "cuda:0" or "simulated"; `None` if this process does not see it.
     device: str | None
     #: As ``nvidia-smi -L`` prints it, without the prefix ``GPU-``.
@@ -89,8 +91,56 @@ class GpuDeviceStatus(TypedDict):
     held_models: int
 
 
+class GpuLink(TypedDict):
+    """A direct link to another device."""
+
+    #: UUID of the device at the other end.
+    to: str
+    #: Its rate; `None` until it is measured or configured.
+    bytes_per_second: int | None
+
+
+class GpuTransfer(TypedDict):
+    """Bytes on their way to a device."""
+
+    #: The model; `None` for all models together that this process has not named.
+    model: str | None
+    bytes_left: int
+
+
+class GpuModel(TypedDict):
+    """A model that this process has named."""
+
+    #: Identity of its content, as :attr:`tetris.gpu.Prefetch.model` has it.
+    model: str
+    bytes: int
+    #: "absent", "loading" or "resident".
+    state: str
+    #: What is not on the device.
+    bytes_left: int
+
+
 class GpuStatus(TypedDict):
-    """Status of the node's GPU mirror, for all of its stores."""
+    """State of a device of the node's GPU mirror."""
+
+    uuid: str
+    #: What the mirror may take at present.
+    capacity_bytes: int
+    #: What of that has no chunk. Models that nobody holds leave for others beyond it.
+    free_bytes: int
+    #: Rate of the link from the host; `None` until it is measured or configured.
+    bytes_per_second: int | None
+    #: Length up to which a model is light, and leaves first: its transfer takes little time.
+    light_bytes: int
+    #: The switch between device and host, whose bandwidth the devices there share; `None` if it is not known.
+    switch: str | None
+    links: list[GpuLink]
+    transfers: list[GpuTransfer]
+    models: list[GpuModel]
+
+
+class GpuUsage(TypedDict):
+    """Use of the node's GPU mirror, for all of its stores."""
 
     #: Connections, the asking one included.
     connections: int

@@ -22,20 +22,24 @@ from tetris._cuda_numbers import cuda_numbers
 from tetris._native import DeviceModel as DeviceModel
 from tetris._native import DeviceTensor as DeviceTensor
 from tetris._native import Memory
+from tetris._native import Prefetch as Prefetch
 from tetris._order import content_id, trace_for
-from tetris._types import GpuDevice, GpuStatus
+from tetris._types import GpuDevice, GpuStatus, GpuUsage
 from tetris.errors import GpuUnavailableError as GpuUnavailableError
 
 __all__ = [
     "DeviceModel",
     "DeviceTensor",
     "GpuUnavailableError",
+    "Prefetch",
     "devices",
     "keep_prefix",
     "load",
     "load_memories",
+    "prefetch",
     "release",
     "status",
+    "usage",
 ]
 
 _registry = _native.DeviceRegistry()
@@ -175,13 +179,60 @@ def devices() -> list[GpuDevice]:
     return found
 
 
-def status() -> GpuStatus:
-    """Return what the mirror is doing, for all processes of the node.
+def prefetch(
+    path: str | os.PathLike[str],
+    device: str | int = 0,
+    *,
+    order: Sequence[str] | None = None,
+    wait: float | None = None,
+    timeout: float | None = None,
+) -> Prefetch:
+    """Have the mirror bring a model to a device, and hold it there, without mapping it here.
+
+    It returns at once; a thread does the rest, through the node's store as :func:`load`. The mirror does not evict the
+    model until the result is closed or gone. :func:`load`, in any process of the store, then copies nothing.
+
+    Args:
+        path: A safetensors file, or a directory as Hugging Face lays it out.
+        device: 1 or ``"cuda:1"`` is the second GPU that this process sees; with a simulated mirror, 1 or
+            ``"simulated:1"`` its second device; ``"GPU-..."`` the device of this UUID. With ``"cuda"`` or
+            ``"simulated"`` the mirror chooses, where most of the model is already.
+        order: As of :func:`load`.
+        wait: Longest wait, in seconds, for room on the device; by default as long as the mirror lets it: 5 minutes.
+        timeout: Longest wait, in seconds, for an answer of the mirror; 10 by default.
+
+    Raises:
+        ValueError: `device` is none that there can be, or a time is negative.
+        GpuUnavailableError: There is no mirror, or it does not have the device. Later failures, such as want of room
+            or an invalid file, are the result's.
+    """
+    return _registry.prefetch(agent(), path, _number(device), order=order, wait=wait, timeout=timeout)
+
+
+def status(device: str | int = 0) -> GpuStatus:
+    """Return the state of a device: its memory, its links, what is on its way, and this process's models.
+
+    The mirror tells of no model that this process has not named by :func:`load`, :func:`load_memories` or
+    :func:`prefetch`; the latest 1,024 of these are listed, with those that are no longer on the device. Bytes of all
+    other models that are on their way are told as one number, of model `None`.
+
+    Args:
+        device: As of :func:`prefetch`; ``"cuda"`` and ``"simulated"`` are the mirror's first device.
+
+    Raises:
+        ValueError: `device` is none that there can be.
+        GpuUnavailableError: There is no mirror, or it does not have the device, or has lost it.
+    """
+    return _registry.describe(agent(), _number(device))
+
+
+def usage() -> GpuUsage:
+    """Return what the mirror holds on all devices, for all processes of the node.
 
     Raises:
         GpuUnavailableError: There is no mirror.
     """
-    return _registry.status(agent())
+    return _registry.usage(agent())
 
 
 def release() -> int:
@@ -191,6 +242,27 @@ def release() -> int:
         The bytes of device memory that are no longer mapped here. The mirror may keep the model until it needs room.
     """
     return _registry.release()
+
+
+def _number(device: str | int) -> int | None:
+    """The number of a device at the mirror; `None` for one that the mirror chooses."""
+    name = _name(device)
+    if name in ("cuda", "simulated"):
+        return None
+    kind, _, rest = name.partition(":")
+    found = devices()
+    simulated = all(one["device"] == "simulated" for one in found)
+    for one in found:
+        # A number alone is that of the mirror's kind of device.
+        is_number = simulated and (kind == "simulated" or not isinstance(device, str)) and str(one["number"]) == rest
+        if is_number or one["device"] == name or name.removeprefix("GPU-").lower() == one["uuid"]:
+            return one["number"]
+    if not (kind in ("cuda", "simulated") and rest.isascii() and rest.isdigit()) and not name.startswith("GPU-"):
+        raise ValueError(
+            f'expected a number, "cuda:N", "simulated:N", "cuda", "simulated" or "GPU-" and a UUID, found {device!r}'
+        )
+    known = ", ".join(one["device"] or "GPU-" + one["uuid"] for one in found)
+    raise GpuUnavailableError(f"expected device {name} at the mirror, found {known}; tetris.gpu.devices() lists them")
 
 
 def _name(device: str | int) -> str:

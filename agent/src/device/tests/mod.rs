@@ -4,4 +4,5 @@
 mod fake;
 mod lease;
 mod location;
+mod prefetch;
 mod served;

@@ -21,19 +21,19 @@ use crate::device::{
 use crate::read_at::of_bytes;
 use crate::{Agent, LayoutKey, LayoutParts, LoadOptions, PlacedTensor, ShareError};
 
-const MIB: usize = 1 << 20;
+pub(super) const MIB: usize = 1 << 20;
 /// Far longer than any operation takes.
-const LONG: Duration = Duration::from_mins(1);
+pub(super) const LONG: Duration = Duration::from_mins(1);
 
-struct World {
+pub(super) struct World {
     directory: TempDir,
-    agent: Agent,
-    server: Server<HostDevice>,
-    registry: Registry,
+    pub agent: Agent,
+    pub server: Server<HostDevice>,
+    pub registry: Arc<Registry>,
 }
 
 impl World {
-    fn new(device_mib: usize) -> Self {
+    pub fn new(device_mib: usize) -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let root = directory.path().join("store");
         let store = Arc::new(Store::create(&root, &CreateOptions::default()).unwrap());
@@ -50,12 +50,12 @@ impl World {
             agent: Agent::open_store(&root).unwrap(),
             directory,
             server,
-            registry: Registry::default(),
+            registry: Arc::default(),
         }
     }
 
     /// Writes a model of tensors of 1 MiB each, filled with their numbers.
-    fn file(&self, numbers: std::ops::Range<u8>) -> PathBuf {
+    pub fn file(&self, numbers: std::ops::Range<u8>) -> PathBuf {
         let path = self.directory.path().join(format!("{numbers:?}"));
         let bytes: Vec<_> = numbers.map(|number| vec![number; MIB]).collect();
         let view = |bytes| TensorView::new(safetensors::Dtype::U8, vec![MIB], bytes).unwrap();
@@ -75,12 +75,12 @@ impl World {
             .load_in_parts(&self.agent, &path, options, most)
     }
 
-    fn leases(&self) -> u32 {
+    pub fn leases(&self) -> u32 {
         status(&self.agent, LONG).unwrap().leases
     }
 
     /// The server notices the end of a client a moment later.
-    fn nothing_is_held(&self) {
+    pub fn nothing_is_held(&self) {
         let end = std::time::Instant::now() + LONG;
         while self.leases() > 0 {
             assert!(std::time::Instant::now() < end, "something is still held");
@@ -150,13 +150,13 @@ fn an_order_of_names_is_one_of_objects() {
         wait: Duration::from_secs(3),
         ..simulated()
     };
-    let whole = split::wanted(&objects, &tensors, &options, 100);
+    let whole = split::wanted(&objects, &tensors, &options.order, options.wait, 100);
     assert_eq!(whole.len(), 1);
     assert_eq!(whole[0].model, WantedModel::Objects(objects.clone()));
     assert_eq!(whole[0].order, [3, 1, 4].map(|number| place(number) as u32));
     assert_eq!(whole[0].wait, Duration::from_secs(3));
     // Each connection has the order of its own objects.
-    let parts = split::wanted(&objects, &tensors, &options, 2);
+    let parts = split::wanted(&objects, &tensors, &options.order, options.wait, 2);
     let orders: Vec<usize> = parts.iter().map(|part| part.order.len()).collect();
     assert_eq!(parts.len(), 3);
     assert_eq!(orders.iter().sum::<usize>(), 3);

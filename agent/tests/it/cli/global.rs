@@ -44,6 +44,32 @@ fn the_page_of_exit_codes_has_every_code() {
 }
 
 #[test]
+fn the_page_of_the_command_has_its_help() {
+    crate::command_page::check("tetris", |words| {
+        run(tetris().args(words).arg("--help")).expect(0).stdout
+    });
+}
+
+#[test]
+fn manual_pages_are_written_for_the_command_and_each_subcommand() {
+    let site = Site::new();
+    let folder = site.fixture.dir().join("manual");
+    run(tetris().arg("man").arg(&folder)).expect(0);
+    let help = run(tetris().arg("--help")).expect(0).stdout;
+    let pages: Vec<String> = subcommands(&help)
+        .iter()
+        .map(|verb| format!("tetris-{verb}.1"))
+        .chain(["tetris.1".to_owned()])
+        .collect();
+    for page in &pages {
+        let text = fs::read_to_string(folder.join(page)).expect(page);
+        assert!(text.contains(".TH") && text.contains(".SH NAME"), "{page}");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), pages.len());
+    run(tetris().args(["man", "/proc/nowhere"])).expect(1);
+}
+
+#[test]
 fn shells_complete_subcommands_and_options() {
     for shell in ["bash", "zsh", "fish"] {
         let script = run(tetris().args(["completions", shell])).expect(0).stdout;

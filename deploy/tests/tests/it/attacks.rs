@@ -174,7 +174,7 @@ pub fn of_a_new_deployment() -> Vec<Change> {
 
 /// Changes of an instance.
 pub fn of_an_instance() -> Vec<Change> {
-    let all: [Change; 9] = [
+    let all: [Change; 10] = [
         ("the image", |it| {
             it["spec"]["containers"][0]["image"] = "example.com/steal:1".into();
         }),
@@ -193,6 +193,9 @@ pub fn of_an_instance() -> Vec<Change> {
         }),
         ("an annotation", |it| {
             it["metadata"]["annotations"]["example.com/a"] = "b".into();
+        }),
+        ("a GPU", |it| {
+            it["metadata"]["annotations"]["tetris.dev/gpu"] = "GPU-0".into();
         }),
         ("an annotation less", |it| {
             it["metadata"]["annotations"]
@@ -230,7 +233,7 @@ pub fn marks() -> Vec<Change> {
 
 /// Changes of a gated instance that the scaler makes: first the gate alone, as the account of gates does.
 pub fn openings() -> Vec<Change> {
-    let all: [Change; 2] = [
+    let all: [Change; 3] = [
         ("an open gate", |it| {
             it["spec"]["schedulingGates"] = json!([{"name": "example.com/other"}]);
         }),
@@ -240,6 +243,10 @@ pub fn openings() -> Vec<Change> {
                 ["nodeSelectorTerms"];
             terms[0]["matchFields"] =
                 json!([{"key": "metadata.name", "operator": "In", "values": ["n"]}]);
+        }),
+        ("an open gate and a GPU", |it| {
+            it["spec"]["schedulingGates"] = json!([{"name": "example.com/other"}]);
+            it["metadata"]["annotations"]["tetris.dev/gpu"] = "GPU-0".into();
         }),
     ];
     all.to_vec()

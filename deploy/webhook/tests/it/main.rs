@@ -4,6 +4,8 @@
 mod admission_review;
 #[path = "../../../../fuzz/seeds/admission_review.rs"]
 mod admission_review_seeds;
+#[path = "../../../tests/shared/command_page.rs"]
+mod command_page;
 #[path = "../../../tests/shared/image.rs"]
 mod docker;
 #[path = "../../../tests/shared/exit_codes_page.rs"]

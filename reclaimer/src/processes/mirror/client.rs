@@ -16,7 +16,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::status::MirrorStatus;
 use crate::gpu_mirror::orders::{Order, Orders, Wanted};
-use crate::gpu_mirror::{GpuMirrorConfig, GpuMirrorThread, GpuMirrorView};
+use crate::gpu_mirror::{
+    GpuMirrorConfig, GpuMirrorStatus, GpuMirrorThread, GpuMirrorView, ResidencyMark, StoreResidents,
+};
 use crate::process::{Process, ProcessesConfig};
 use crate::processes::messages::{
     MirrorServes, MirrorStore, MirrorStores, ReleaseReferences, ReleasedReferences,
@@ -44,6 +46,7 @@ pub fn beside(
             view: Arc::clone(view),
             wanted: None,
             told: None,
+            residents: None,
             lost: false,
         };
         courier.run(orders);
@@ -58,6 +61,8 @@ struct Courier {
     wanted: Option<Wanted>,
     /// The process that knows them.
     told: Option<String>,
+    /// Objects on its devices, and the counts at which they were asked for.
+    residents: Option<(String, ResidencyMark, Arc<[StoreResidents]>)>,
     /// True if the log says that the process does not answer.
     lost: bool,
 }
@@ -90,7 +95,8 @@ impl Courier {
         let Some(MirrorStatus { process, mirror }) = self.note(found) else {
             return;
         };
-        self.view.show(mirror);
+        let residents = self.residents(&process, &mirror);
+        self.view.show(mirror, &residents);
         if self.told.as_ref() == Some(&process) {
             return;
         }
@@ -101,6 +107,31 @@ impl Courier {
         // Its status says why it is not open, and it serves them once it is.
         if self.note(served).is_some() {
             self.told = Some(process);
+        }
+    }
+
+    /// Returns the objects on the devices; asks for them once they have changed. Without an answer those
+    /// of before stay: the next look asks again.
+    fn residents(&mut self, process: &str, mirror: &GpuMirrorStatus) -> Arc<[StoreResidents]> {
+        let mark = ResidencyMark::of(mirror);
+        if let Some((of, at, known)) = &self.residents
+            && of == process
+            && *at == mark
+        {
+            return Arc::clone(known);
+        }
+        let asked = self.ask::<(), Vec<StoreResidents>>(Method::GET, "/residents", &());
+        match asked {
+            Ok(residents) => {
+                let residents: Arc<[StoreResidents]> = residents.into();
+                self.residents = Some((process.to_owned(), mark, Arc::clone(&residents)));
+                residents
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the GPU mirror's process does not tell its objects");
+                let known = self.residents.as_ref().filter(|(of, _, _)| of == process);
+                known.map_or_else(Arc::default, |(_, _, known)| Arc::clone(known))
+            }
         }
     }
 

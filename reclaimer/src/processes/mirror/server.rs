@@ -67,6 +67,7 @@ pub(super) fn router(served: Arc<Served>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { probe(Ok(())) }))
         .route("/status", get(status))
+        .route("/residents", get(residents))
         .route("/stores", put(stores))
         .route("/references/release", post(release))
         .layer(DefaultBodyLimit::max(REQUEST_BYTES))
@@ -79,6 +80,10 @@ async fn status(State(served): State<Arc<Served>>) -> Response {
         mirror: served.view.status(),
     })
     .await
+}
+
+async fn residents(State(served): State<Arc<Served>>) -> Response {
+    blocking(move || served.view.residents().to_vec()).await
 }
 
 async fn stores(

@@ -97,6 +97,27 @@ fn the_page_of_exit_codes_has_every_code() {
 }
 
 #[test]
+fn the_page_of_the_command_has_its_help() {
+    crate::command_page::check("tetris-node", |words| {
+        let mut command = std::process::Command::new(crate::daemon::harness::EXE);
+        let output = command.env_clear().args(words).arg("--help").output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    });
+}
+
+#[test]
+fn manual_pages_are_written_for_the_command_and_each_subcommand() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(crate::daemon::harness::EXE);
+    let output = command.arg("man").arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for page in ["tetris-node.1", "tetris-node-run.1", "tetris-node-once.1"] {
+        let text = std::fs::read_to_string(folder.path().join(page)).expect(page);
+        assert!(text.contains(".SH NAME"), "{page}");
+    }
+}
+
+#[test]
 fn shells_complete_subcommands_and_options() {
     for shell in ["bash", "zsh", "fish"] {
         let mut command = std::process::Command::new(crate::daemon::harness::EXE);

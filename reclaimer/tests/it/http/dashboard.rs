@@ -14,7 +14,7 @@ use crate::http::scrape::Scrape;
 /// Labels that Prometheus adds to every series that it scrapes.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 /// Families that no panel shows, and why.
-const NOT_SHOWN: [(&str, &str); 9] = [
+const NOT_SHOWN: [(&str, &str); 11] = [
     (
         "tetris_gpu_device_exclusive",
         "of a node's set-up: the log warns at the start",
@@ -22,6 +22,14 @@ const NOT_SHOWN: [(&str, &str); 9] = [
     (
         "tetris_gpu_device_mps",
         "of a node's set-up: the log warns at the start",
+    ),
+    (
+        "tetris_gpu_light_bytes",
+        "of a node's set-up: it does not move",
+    ),
+    (
+        "tetris_gpu_link_bytes_per_second",
+        "of a node's set-up: it is measured when the daemon starts",
     ),
     (
         "tetris_gpu_registration_refused",

@@ -31,6 +31,10 @@ fn every_number_of_a_device_is_there_by_its_uuid() {
         ("leases", 6.0),
         ("group_bytes", 2_097_152.0),
         ("pinned_bytes", 300.0),
+        ("link_bytes_per_second", 25.0),
+        ("light_bytes", 70.0),
+        ("spare_bytes", 80.0),
+        ("transfer_bytes", 90.0),
         ("unanswered_check_seconds", 7.0),
     ] {
         let name = format!("tetris_gpu_{name}");
@@ -68,6 +72,12 @@ fn what_the_mirror_did_is_counted() {
     assert_eq!(
         (copied("direct"), copied("staged")),
         (Some(50.0), Some(60.0))
+    );
+    assert_eq!(copied("across"), Some(70.0));
+    let count = |name: &str| scrape.value(&format!("tetris_gpu_{name}_total"), &[]);
+    assert_eq!(
+        (count("awaited_chunks"), count("prefetched_models")),
+        (Some(13.0), Some(14.0))
     );
     let failed = scrape.value("tetris_gpu_failed_transfers_total", &[]);
     assert_eq!(failed, Some(2.0));

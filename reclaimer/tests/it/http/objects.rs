@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::Value;
 use tetris_node::http::objects::{MAX_OBJECTS, MAX_OBJECTS_OF_NODE};
-use tetris_node::report::{NodeStatus, StoreStatus, StoredObject};
+use tetris_node::report::{GpuStatus, GpuStoreStatus, NodeStatus, StoreStatus, StoredObject};
 
 use crate::http::fixtures::{Daemon, node, object_ids, store};
 
@@ -34,6 +34,33 @@ async fn it_has_its_documented_shape() {
     assert_eq!(answer.text(), expected);
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(answer.header("tetris-observed-ms"), Some("1700000000500"));
+}
+
+#[tokio::test]
+async fn gpus_have_their_room_and_their_objects_by_store() {
+    let mut status = node();
+    status.stores.clear();
+    status.gpus = vec![GpuStatus {
+        uuid: "GPU-0101".to_owned(),
+        kind: "Tesla T4".to_owned(),
+        usable: true,
+        total_bytes: 2000,
+        limit_bytes: 1200,
+        capacity_bytes: 1000,
+        created_bytes: 800,
+        held_bytes: 600,
+        models: 5,
+        stores: vec![GpuStoreStatus {
+            name: "a".to_owned(),
+            objects: vec!["77aa".to_owned()],
+        }],
+    }];
+    let expected = serde_json::json!([{
+        "uuid": "GPU-0101", "type": "Tesla T4", "usable": true, "total_bytes": 2000, "limit_bytes": 1200,
+        "capacity_bytes": 1000, "created_bytes": 800, "held_bytes": 600, "models": 5,
+        "stores": [{"name": "a", "objects": ["77aa"]}],
+    }]);
+    assert_eq!(page(status).await["gpus"], expected);
 }
 
 #[tokio::test]

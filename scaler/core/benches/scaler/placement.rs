@@ -123,6 +123,8 @@ fn cluster(
         free,
         tensor_bytes: None,
         stores: BTreeMap::new(),
+        gpus: Vec::new(),
+        gpus_only: false,
         accepts_new: true,
     });
     let nodes: Vec<Node> = each.collect();
@@ -157,6 +159,7 @@ fn demand(random: &mut Random, at: u64, rps: u64) -> Demand {
             concurrency: threads,
             latency_us: busy.max(work_us * u64::from(batch) / 2),
             rate_millis: None,
+            gpu: None,
         };
         all.push(Configuration::try_new(spec).expect("in range"));
     }

@@ -126,6 +126,7 @@ fn profile(kind: Kind, seed: u64) -> Profile {
             concurrency: threads,
             latency_us,
             rate_millis: None,
+            gpu: None,
         };
         all.push(Configuration::try_new(spec).expect("in range"));
     }

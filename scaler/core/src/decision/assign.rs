@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::beside::Beside;
-use super::cluster::{Cluster, needs, positions};
+use super::cluster::{Cluster, gpu_needs, needs, positions};
 use super::parts::parts;
 use super::{InstanceView, Phase, Settings, View};
 use crate::configuration::Configuration;
+use crate::gpu::best_gpu;
 use crate::inventory::Similarity;
 use crate::placement::{Demand, Hosted, Node, PlacementProblem, place};
 use crate::profile::Profile;
@@ -25,26 +26,34 @@ pub struct Waiting {
     pub excluded: BTreeSet<usize>,
 }
 
-/// Returns a node for each waiting instance, as an index in the view; `None` without one that has
-/// room.
+/// Place of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the node in the view.
+    pub node: usize,
+    /// Index of the GPU on the node, for an instance that needs one.
+    pub gpu: Option<usize>,
+}
+
+/// Returns a place for each waiting instance; `None` without a node that has room.
 ///
 /// An instance gets its planned node if that still has room. The others are planned together, as
 /// [`decide`](crate::decide) plans starts. If there is not room for all of them, or a node is
 /// excluded, each gets the node that has most of its tensors, one after the other.
 ///
-/// **Guarantees.** No node gets more than its free resources, or an instance that it does not
+/// **Guarantees.** No node gets more than its free resources, no GPU more than its memory and time, or an instance that it does not
 /// accept. An instance with a known configuration stays without a node only if no accepting node
 /// that is not excluded has room beside the others.
-pub fn assign(view: &View<'_>, waiting: &[Waiting], settings: &Settings) -> Vec<Option<usize>> {
+pub fn assign(view: &View<'_>, waiting: &[Waiting], settings: &Settings) -> Vec<Option<Place>> {
     let mut instances = view.instances.to_vec();
     for one in waiting {
         if let Some(instance) = instances.get_mut(one.instance) {
-            instance.node = None;
+            (instance.node, instance.gpu) = (None, None);
             instance.phase = Phase::Starting;
         }
     }
     let mut assignment = Assignment {
-        nodes: vec![None; waiting.len()],
+        places: vec![None; waiting.len()],
         waiting,
         settings,
     };
@@ -53,7 +62,7 @@ pub fn assign(view: &View<'_>, waiting: &[Waiting], settings: &Settings) -> Vec<
     assignment.together(&of(view, &instances));
     assignment.mark(&mut instances);
     assignment.one_by_one(&of(view, &instances));
-    assignment.nodes
+    assignment.places
 }
 
 fn of<'a>(view: &View<'a>, instances: &'a [InstanceView]) -> View<'a> {
@@ -61,29 +70,28 @@ fn of<'a>(view: &View<'a>, instances: &'a [InstanceView]) -> View<'a> {
 }
 
 struct Assignment<'a> {
-    /// Nodes by waiting instance.
-    nodes: Vec<Option<usize>>,
+    /// Places by waiting instance.
+    places: Vec<Option<Place>>,
     waiting: &'a [Waiting],
     settings: &'a Settings,
 }
 
 impl Assignment<'_> {
-    /// Writes the nodes so far into the instances.
+    /// Writes the places so far into the instances.
     fn mark(&self, instances: &mut [InstanceView]) {
-        for (one, node) in self.waiting.iter().zip(&self.nodes) {
+        for (one, place) in self.waiting.iter().zip(&self.places) {
             if let Some(instance) = instances.get_mut(one.instance) {
-                instance.node = *node;
+                instance.node = place.map(|place| place.node);
+                instance.gpu = place.and_then(|place| place.gpu);
             }
         }
     }
 
     fn as_planned(&mut self, view: &View<'_>) {
         let mut rooms = Rooms::of(view);
-        for (one, slot) in self.waiting.iter().zip(&mut self.nodes) {
+        for (one, slot) in self.waiting.iter().zip(&mut self.places) {
             let planned = one.planned.filter(|node| !one.excluded.contains(node));
-            if let Some(node) = planned.filter(|&node| rooms.take(one.instance, node)) {
-                *slot = Some(node);
-            }
+            *slot = planned.and_then(|node| rooms.take(one.instance, node));
         }
     }
 
@@ -91,9 +99,9 @@ impl Assignment<'_> {
     /// without.
     fn together(&mut self, view: &View<'_>) {
         let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
-        for (at, (one, node)) in self.waiting.iter().zip(&self.nodes).enumerate() {
+        for (at, (one, place)) in self.waiting.iter().zip(&self.places).enumerate() {
             let instance = view.instances.get(one.instance);
-            let Some(instance) = instance.filter(|_| node.is_none() && one.excluded.is_empty())
+            let Some(instance) = instance.filter(|_| place.is_none() && one.excluded.is_empty())
             else {
                 continue;
             };
@@ -127,20 +135,20 @@ impl Assignment<'_> {
         let placed = [false, true]
             .into_iter()
             .find_map(|widest| site.plan(groups, widest));
-        for (at, node) in placed.unwrap_or_default() {
-            if let Some(slot) = self.nodes.get_mut(at) {
-                *slot = Some(node);
+        for (at, place) in placed.unwrap_or_default() {
+            if let Some(slot) = self.places.get_mut(at) {
+                *slot = Some(place);
             }
         }
     }
 
     fn one_by_one(&mut self, view: &View<'_>) {
-        if self.nodes.iter().all(Option::is_some) {
+        if self.places.iter().all(Option::is_some) {
             return;
         }
         let mut rooms = Rooms::of(view);
         let mut order: Vec<usize> = (0..self.waiting.len()).collect();
-        order.retain(|&at| self.nodes.get(at).is_some_and(Option::is_none));
+        order.retain(|&at| self.places.get(at).is_some_and(Option::is_none));
         // Large instances find room first.
         let size = |at: &usize| {
             let one = self
@@ -151,7 +159,7 @@ impl Assignment<'_> {
         };
         order.sort_by_key(|at| (Reverse(size(at)), *at));
         for at in order {
-            let (Some(one), Some(slot)) = (self.waiting.get(at), self.nodes.get_mut(at)) else {
+            let (Some(one), Some(slot)) = (self.waiting.get(at), self.places.get_mut(at)) else {
                 continue;
             };
             *slot = rooms.best(one, self.settings);
@@ -221,43 +229,62 @@ impl<'a> Rooms<'a> {
         thetas.get(cluster.rank(node)?).copied()
     }
 
-    /// Takes the resources of an instance from a node. Returns true if there was enough.
-    fn take(&mut self, instance: usize, node: usize) -> bool {
-        let Some(function) = self.view.instances.get(instance).map(|one| one.function) else {
-            return false;
-        };
-        let (needs, theta) = (needs(self.view, instance), self.theta(function, node));
+    /// Takes the resources of an instance from a node. Returns its place if there was enough.
+    fn take(&mut self, instance: usize, node: usize) -> Option<Place> {
+        let function = self.view.instances.get(instance)?.function;
+        let (needs, theta) = (needs(self.view, instance)?, self.theta(function, node)?);
         let store = self.stores.get(function).copied().unwrap_or(usize::MAX);
-        let (Some(needs), Some(theta), Some(room)) = (needs, theta, self.nodes.get_mut(node))
-        else {
-            return false;
+        let room = self.nodes.get_mut(node).filter(|room| room.accepts_new)?;
+        let gpu = match gpu_needs(self.view, instance) {
+            None if room.gpus_only => return None,
+            None => None,
+            Some((needs, tensors)) => Some((best_gpu(&room.gpus, needs, tensors)?, needs, tensors)),
         };
-        let mut after = room.clone();
-        let fits = room.accepts_new && after.take(needs, store, theta.missing_bytes());
-        if fits {
-            *room = after;
-            self.hosted.entry(node).or_default().insert(function);
+        let mut after = room.without_gpus();
+        if !after.take(needs, store, theta.missing_bytes()) {
+            return None;
         }
-        fits
+        after.gpus = std::mem::take(&mut room.gpus);
+        if let Some((at, needs, tensors)) = gpu
+            && let Some(gpu) = after.gpus.get_mut(at)
+        {
+            gpu.take(needs, tensors);
+        }
+        *room = after;
+        self.hosted.entry(node).or_default().insert(function);
+        let gpu = gpu.map(|(at, _, _)| at);
+        Some(Place { node, gpu })
+    }
+
+    /// Returns the share of the function's tensors that a node, and its GPU that has most of them, have.
+    fn similarity(&mut self, instance: usize, node: usize) -> Option<Similarity> {
+        let function = self.view.instances.get(instance)?.function;
+        let theta = self.theta(function, node)?;
+        let Some((needs, tensors)) = gpu_needs(self.view, instance) else {
+            return Some(theta);
+        };
+        let gpus = &self.nodes.get(node)?.gpus;
+        let best = best_gpu(gpus, needs, tensors).and_then(|at| gpus.get(at));
+        Some(best.map_or(theta, |gpu| theta.with(gpu.similarity(tensors))))
     }
 
     /// Takes the resources of an instance from the node with the highest score among those with
-    /// room, and returns that node.
-    fn best(&mut self, one: &Waiting, settings: &Settings) -> Option<usize> {
-        let function = self.view.instances.get(one.instance)?.function;
+    /// room, and returns its place.
+    fn best(&mut self, one: &Waiting, settings: &Settings) -> Option<Place> {
         let mut ranked: Vec<(Reverse<u32>, Option<usize>, usize)> = Vec::new();
         for at in 0..self.nodes.len() {
             if one.excluded.contains(&at) {
                 continue;
             }
-            let (theta, free) = (self.theta(function, at)?, self.nodes.get(at)?.free);
+            let theta = self.similarity(one.instance, at)?;
+            let free = self.nodes.get(at)?.free;
             let all = self.view.nodes.get(at)?.all;
             let score = settings.spread.score(theta, free, all);
             ranked.push((Reverse(score), self.cluster.rank(at), at));
         }
         ranked.sort_unstable();
         let mut ranked = ranked.into_iter().map(|(_, _, at)| at);
-        ranked.find(|&at| self.take(one.instance, at))
+        ranked.find_map(|at| self.take(one.instance, at))
     }
 }
 
@@ -269,9 +296,9 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Plans groups by function and configuration. Returns waiting instances with their nodes, or
+    /// Plans groups by function and configuration. Returns waiting instances with their places, or
     /// `None` if there is not room for all.
-    fn plan(&self, groups: &GroupsOf<'_>, widest: bool) -> Option<Vec<(usize, usize)>> {
+    fn plan(&self, groups: &GroupsOf<'_>, widest: bool) -> Option<Vec<(usize, Place)>> {
         let arriving = self.cluster.arriving(|_| true);
         let mut demands = Vec::new();
         let mut functions = Vec::new();
@@ -305,8 +332,9 @@ impl Site<'_> {
         let mut assigned = Vec::new();
         for placed in &placement.placed {
             let (group, node) = (rest.get_mut(placed.model)?, *offered.get(placed.node)?);
+            let gpu = placed.gpu;
             let some = group.by_ref().take(placed.count as usize);
-            assigned.extend(some.map(|&at| (at, node)));
+            assigned.extend(some.map(|&at| (at, Place { node, gpu })));
         }
         Some(assigned)
     }
@@ -337,14 +365,20 @@ impl Site<'_> {
 
     fn offer(&self, groups: &GroupsOf<'_>, widest: bool) -> (Vec<usize>, Vec<Node>) {
         let mut has = vec![false; self.view.nodes.len()];
-        for (function, _) in groups.keys() {
+        let mut types = BTreeSet::new();
+        for (function, configuration) in groups.keys() {
             let Some(function) = self.view.functions.get(*function) else {
                 continue;
             };
+            let one = function.model.profile.configurations().get(*configuration);
+            types.extend(one.and_then(|one| Some(one.gpu()?.kind)));
             let thetas = self.cluster.thetas(&function.model.tensors);
             for (has, theta) in has.iter_mut().zip(thetas) {
                 *has |= theta.resident_bytes > 0;
             }
+        }
+        for (has, with_gpu) in has.iter_mut().zip(self.cluster.with_gpus(&types)) {
+            *has |= with_gpu;
         }
         self.cluster.offered_nodes(&has, widest, self.settings)
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{NodeView, Phase, Settings, View};
+use crate::gpu::{GpuNeeds, GpuRoom, GpuType, best_gpu};
 use crate::inventory::{ModelTensors, Similarity};
 use crate::placement::{Hosted, Node};
 use crate::score::Resources;
@@ -19,6 +20,8 @@ pub(super) struct Cluster<'a> {
     /// Private resources of the instances on the node, in any phase.
     used: Vec<Resources>,
     instances: Vec<u32>,
+    /// Room on GPUs beside the instances there, in any phase.
+    gpus: Vec<Vec<GpuRoom>>,
     /// Names of the functions' stores, in order; a plan names them by the place here.
     stores: Vec<&'a str>,
 }
@@ -42,6 +45,7 @@ impl<'a> Cluster<'a> {
             instances: vec![0; order.len()],
             order,
             ranks,
+            gpus: gpu_rooms(view),
         };
         for (at, one) in view.instances.iter().enumerate() {
             let Some(node) = one.node else { continue };
@@ -107,12 +111,18 @@ impl<'a> Cluster<'a> {
         let Some(needs) = needs(self.view, instance).filter(|_| waits) else {
             return true;
         };
+        let of_gpu = gpu_needs(self.view, instance);
         self.by_name().any(|at| {
-            let accepts_new = self.node(at).is_some_and(|node| node.accepts_new);
+            let accepts_new = self
+                .node(at)
+                .is_some_and(|node| node.accepts_new && (of_gpu.is_some() || !node.gpus_only));
             let free = self.free(at);
             accepts_new
                 && needs.cpu_millis <= free.cpu_millis
                 && needs.memory_bytes <= free.memory_bytes
+                && of_gpu.is_none_or(|(needs, tensors)| {
+                    best_gpu(self.gpus(at), needs, tensors).is_some()
+                })
         })
     }
 
@@ -203,8 +213,31 @@ impl<'a> Cluster<'a> {
             },
             tensor_bytes: node.tensor_bytes,
             stores: self.store_rooms(node),
+            gpus: self.gpus(at).to_vec(),
+            gpus_only: node.gpus_only,
             accepts_new: node.accepts_new,
         })
+    }
+
+    /// Returns the room on the GPUs of a node.
+    pub(super) fn gpus(&self, at: usize) -> &[GpuRoom] {
+        self.gpus.get(at).map_or(&[][..], Vec::as_slice)
+    }
+
+    /// Returns the types of the GPUs on nodes that accept new instances.
+    pub(super) fn gpu_types(&self) -> BTreeSet<GpuType> {
+        let nodes = self.view.nodes.iter().filter(|node| node.accepts_new);
+        let gpus = nodes.flat_map(|node| &node.gpus);
+        gpus.map(|gpu| gpu.kind).collect()
+    }
+
+    /// Returns by rank if the node has a GPU of one of these types.
+    pub(super) fn with_gpus(&self, types: &BTreeSet<GpuType>) -> Vec<bool> {
+        let has = |&at: &usize| {
+            let gpus = self.node(at).map_or(&[][..], |node| node.gpus.as_slice());
+            gpus.iter().any(|gpu| types.contains(&gpu.kind))
+        };
+        self.order.iter().map(has).collect()
     }
 
     /// Returns functions with tensors that may still be on their way to a node: those that are
@@ -234,6 +267,60 @@ pub(super) struct Offer {
     pub(super) taken: BTreeSet<usize>,
     /// Nodes without either.
     pub(super) empty: BTreeSet<usize>,
+}
+
+/// Returns the room on the GPUs of each node, by index in the view: what the instances there leave.
+pub fn gpu_rooms(view: &View<'_>) -> Vec<Vec<GpuRoom>> {
+    on_gpus(view).0
+}
+
+/// Returns the GPU of each instance on its node; `None` for one without a node or a GPU.
+pub fn gpu_places(view: &View<'_>) -> Vec<Option<usize>> {
+    on_gpus(view).1
+}
+
+/// Instances with a known GPU count there, the others where they would be placed, or on the first GPU
+/// of their type if none has room.
+fn on_gpus(view: &View<'_>) -> (Vec<Vec<GpuRoom>>, Vec<Option<usize>>) {
+    let nodes = view.nodes.iter();
+    let rooms = nodes.map(|node| node.gpus.iter().map(GpuRoom::of).collect());
+    let mut rooms: Vec<Vec<GpuRoom>> = rooms.collect();
+    let mut places = vec![None; view.instances.len()];
+    for is_known in [true, false] {
+        for (at, one) in view.instances.iter().enumerate() {
+            let gpus = one.node.and_then(|node| rooms.get_mut(node));
+            let (Some(gpus), Some((needs, tensors))) = (gpus, gpu_needs(view, at)) else {
+                continue;
+            };
+            let of_type = |at: &usize| gpus.get(*at).is_some_and(|gpu| gpu.kind == needs.kind);
+            let known = one.gpu.filter(of_type);
+            if known.is_some() != is_known {
+                continue;
+            }
+            let any = || gpus.iter().position(|gpu| gpu.kind == needs.kind);
+            let gpu = known
+                .or_else(|| best_gpu(gpus, needs, tensors))
+                .or_else(any);
+            if let Some(place) = places.get_mut(at) {
+                *place = gpu;
+            }
+            if let Some(gpu) = gpu.and_then(|gpu| gpus.get_mut(gpu)) {
+                gpu.take(needs, tensors);
+            }
+        }
+    }
+    (rooms, places)
+}
+
+/// Returns an instance's needs on a GPU and its tensors there; `None` without a GPU.
+pub(super) fn gpu_needs<'a>(
+    view: &View<'a>,
+    instance: usize,
+) -> Option<(&'a GpuNeeds, &'a ModelTensors)> {
+    let one = view.instances.get(instance)?;
+    let model = &view.functions.get(one.function)?.model;
+    let configuration = model.profile.configurations().get(one.configuration?)?;
+    Some((configuration.gpu()?, &model.tensors))
 }
 
 /// Returns the private resources of an instance, or `None` if its configuration is unknown.

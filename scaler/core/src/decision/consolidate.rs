@@ -79,6 +79,14 @@ fn may_move(state: &State<'_>, step: &Step) -> bool {
         && !state.ready.is_empty()
         && state.ready.iter().all(placed)
         && state.peak().is_some_and(|peak| !peak.is_zero())
+        && !needs_gpu(state)
+}
+
+/// Returns true for a function with GPUs: a replacement would load the model into device memory a
+/// second time, and warm up again, to save host memory.
+fn needs_gpu(state: &State<'_>) -> bool {
+    let usable = state.usable.as_ref();
+    usable.is_ok_and(|usable| usable.gpu_types().next().is_some())
 }
 
 impl Site<'_> {
@@ -224,6 +232,7 @@ impl Site<'_> {
                     model: *of_function.get(&group.function)?,
                     node: *of_node.get(&group.node?)?,
                     configuration: configuration.ok()?,
+                    gpu: None,
                     count,
                 })
             })
@@ -351,7 +360,9 @@ impl Site<'_> {
                     memory_bytes: needs.own_bytes().saturating_mul(count),
                 };
                 let store = self.cluster.store(&state.view.model.store);
-                fits &= node.accepts_new && node.take(needs, store, missing);
+                // Members have no GPU.
+                let may_start = node.accepts_new && !node.gpus_only;
+                fits &= may_start && node.take(needs, store, missing);
             }
         }
         fits

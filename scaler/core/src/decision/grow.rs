@@ -10,6 +10,7 @@ use super::state::State;
 use super::step::Growth;
 use super::usable::Usable;
 use super::{Settings, View};
+use crate::gpu::GpuType;
 use crate::inventory::Similarity;
 use crate::placement::{Demand, Node, Placement, PlacementError, PlacementProblem, place};
 use crate::rate::Rate;
@@ -29,6 +30,8 @@ pub(super) struct Planner<'a> {
     cluster: &'a Cluster<'a>,
     pub(super) states: &'a [State<'a>],
     settings: &'a Settings,
+    /// Types of the GPUs that instances can start on.
+    gpu_types: BTreeSet<GpuType>,
     /// Functions in the plan.
     pub(super) members: BTreeMap<usize, Member>,
     pub(super) started: BTreeMap<usize, Started>,
@@ -78,6 +81,7 @@ fn grow_together(
         cluster,
         states,
         settings,
+        gpu_types: cluster.gpu_types(),
         members: BTreeMap::new(),
         started: BTreeMap::new(),
     };
@@ -93,7 +97,9 @@ impl Planner<'_> {
         let Some(state) = self.states.get(function) else {
             return;
         };
-        let Ok(usable) = &state.usable else { return };
+        let Some(usable) = usable_on(state, &self.gpu_types) else {
+            return;
+        };
         let mut member = Member {
             usable: usable.clone(),
             load: growth.load,
@@ -170,8 +176,8 @@ impl Planner<'_> {
         else {
             return;
         };
-        let usable = state.usable.as_ref().ok();
-        if let Some((at, one)) = usable.and_then(Usable::fastest) {
+        let usable = usable_on(state, &self.gpu_types);
+        if let Some((at, one)) = usable.and_then(|usable| usable.fastest()) {
             let most = one.rate().times(room(state).into());
             member.load = member.load.min(most);
             member.least = member.least.min(most);
@@ -185,7 +191,7 @@ impl Planner<'_> {
             let Some(state) = self.states.get(function) else {
                 continue;
             };
-            let usable = state.usable.as_ref().ok();
+            let usable = usable_on(state, &self.gpu_types);
             let alpha = state.view.model.alpha_bytes_per_millicore;
             let cheapest = usable.and_then(|usable| usable.cheapest(alpha));
             let started = self.started.entry(function).or_default();
@@ -272,6 +278,13 @@ impl Planner<'_> {
                 *has |= theta.resident_bytes > 0;
             }
         }
+        let members = self.members.values();
+        let types = members
+            .flat_map(|member| member.usable.gpu_types())
+            .collect();
+        for (has, with_gpu) in has.iter_mut().zip(self.cluster.with_gpus(&types)) {
+            *has |= with_gpu;
+        }
         self.cluster.offered_nodes(&has, widest, self.settings)
     }
 
@@ -295,6 +308,15 @@ impl Planner<'_> {
             *count = count.saturating_add(one.count);
         }
     }
+}
+
+/// Returns the usable configurations of a function that can start on these types of GPUs. If there
+/// are none it returns all, so that the plan says what the nodes lack.
+fn usable_on(state: &State<'_>, types: &BTreeSet<GpuType>) -> Option<Usable> {
+    let usable = state.usable.as_ref().ok()?;
+    let there = usable.with_gpus(types);
+    let none = there.all.is_empty();
+    Some(if none { usable.clone() } else { there })
 }
 
 /// Returns the number of instances that the maximum still allows.

@@ -22,7 +22,8 @@ mod view;
 
 use std::collections::BTreeMap;
 
-pub use assign::{Waiting, assign};
+pub use assign::{Place, Waiting, assign};
+pub use cluster::{gpu_places, gpu_rooms};
 pub use outcome::FunctionOutcome;
 pub use output::{Decision, FunctionDecision, Preference, Totals};
 pub use settings::Settings;

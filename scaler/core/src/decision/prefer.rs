@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::cluster::Cluster;
 use super::{FunctionModel, Preference, Settings};
 use crate::configuration::Configuration;
+use crate::gpu::best_gpu;
 use crate::inventory::Similarity;
 use crate::placement::Node;
 use crate::score::Resources;
@@ -49,7 +50,7 @@ fn list(
     let mut list: Vec<Preference> = chosen.collect();
     list.sort_by_key(|one| (Reverse(one.planned), cluster.rank(one.node)));
     let others = cluster.by_name().zip(thetas).filter_map(|(at, &theta)| {
-        let score = score(cluster, at, (&model.store, theta), one, settings)?;
+        let score = score(cluster, at, (model, theta), one, settings)?;
         (!planned.contains_key(&at)).then_some((Reverse(score), at))
     });
     let mut others: Vec<_> = others.collect();
@@ -74,7 +75,7 @@ fn list(
 fn score(
     cluster: &Cluster<'_>,
     at: usize,
-    (store, theta): (&str, Similarity),
+    (model, theta): (&FunctionModel, Similarity),
     one: &Configuration,
     settings: &Settings,
 ) -> Option<u32> {
@@ -89,12 +90,23 @@ fn score(
         tensor_bytes: node.tensor_bytes,
         stores: node
             .stores
-            .get(store)
+            .get(&model.store)
             .map(|&room| (0, room))
             .into_iter()
             .collect(),
+        gpus: Vec::new(),
+        gpus_only: false,
         accepts_new: node.accepts_new,
     };
-    let fits = node.accepts_new && room.take(needs, 0, theta.missing_bytes());
+    let may_start = node.accepts_new && (one.gpu().is_some() || !node.gpus_only);
+    let fits = may_start && room.take(needs, 0, theta.missing_bytes());
+    let theta = match one.gpu() {
+        None => theta,
+        Some(needs) => {
+            let gpus = cluster.gpus(at);
+            let best = best_gpu(gpus, needs, &model.tensors)?;
+            theta.with(gpus.get(best)?.similarity(&model.tensors))
+        }
+    };
     fits.then(|| settings.spread.score(theta, free, node.all).min(999))
 }

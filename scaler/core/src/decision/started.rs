@@ -50,6 +50,7 @@ pub(super) fn with_placed(
                     function,
                     configuration: Some(configuration),
                     node: Some(node),
+                    gpu: None,
                     phase: Phase::Starting,
                     load: None,
                     retiring: false,

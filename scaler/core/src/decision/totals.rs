@@ -108,7 +108,8 @@ fn less(groups: &mut Groups, group: Group) {
 /// Returns their resources, without the lower bound.
 pub(super) fn totals(view: &View<'_>, groups: &Groups) -> Totals {
     let mut sum = Totals::default();
-    let mut hosted: BTreeMap<Option<usize>, BTreeSet<usize>> = BTreeMap::new();
+    // Functions by node, and those of them in device memory.
+    let mut hosted: BTreeMap<(Option<usize>, bool), BTreeSet<usize>> = BTreeMap::new();
     for (group, &count) in groups {
         let Some(function) = view.functions.get(group.function) else {
             continue;
@@ -121,9 +122,16 @@ pub(super) fn totals(view: &View<'_>, groups: &Groups) -> Totals {
         let cpu = u128::from(one.cpu_millis()) * u128::from(count);
         sum.cpu_millis += cpu;
         sum.cost += alpha * cpu;
-        sum.memory_bytes += u128::from(one.own_bytes()) * u128::from(count);
+        sum.memory_bytes += u128::from(one.private_bytes()) * u128::from(count);
         sum.instances = sum.instances.saturating_add(count.into());
-        hosted.entry(group.node).or_default().insert(group.function);
+        hosted
+            .entry((group.node, false))
+            .or_default()
+            .insert(group.function);
+        if one.gpu().is_some() {
+            let on_gpus = hosted.entry((group.node, true)).or_default();
+            on_gpus.insert(group.function);
+        }
     }
     // Many nodes have the same set of functions.
     let mut sets: BTreeMap<BTreeSet<usize>, u128> = BTreeMap::new();

@@ -80,7 +80,7 @@ impl Planner<'_> {
         let missing = least.map(|(_, one)| Shortage {
             cpu_millis: one.cpu_millis(),
             memory_bytes: one.own_bytes(),
-            tensor_bytes: 0,
+            ..Shortage::default()
         });
         Unplaced::TooSmall(String::new(), missing.unwrap_or_default())
     }

@@ -1,7 +1,10 @@
 //! Usable configurations of a function.
 
+use std::collections::BTreeSet;
+
 use super::{FunctionModel, FunctionOutcome};
 use crate::configuration::Configuration;
+use crate::gpu::GpuType;
 use crate::profile::Profile;
 use crate::rate::Rate;
 use crate::selection::SloTooTight;
@@ -42,7 +45,7 @@ impl Usable {
     /// least private memory.
     pub(super) fn fastest(&self) -> Option<(usize, Configuration)> {
         let rank = |(at, one): &&(usize, Configuration)| {
-            let small = std::cmp::Reverse((one.own_bytes(), one.cpu_millis(), *at));
+            let small = std::cmp::Reverse((one.private_bytes(), one.cpu_millis(), *at));
             (one.rate(), small)
         };
         self.all.iter().max_by_key(rank).copied()
@@ -52,7 +55,7 @@ impl Usable {
     pub(super) fn cheapest(&self, alpha: u64) -> Option<(usize, Configuration)> {
         let cost = |one: &Configuration| {
             let cpu = alpha.saturating_mul(one.cpu_millis());
-            one.own_bytes().saturating_add(cpu)
+            one.private_bytes().saturating_add(cpu)
         };
         let rank = |(at, one): &&(usize, Configuration)| (cost(one), one.cpu_millis(), *at);
         self.all.iter().min_by_key(rank).copied()
@@ -61,6 +64,20 @@ impl Usable {
     /// Returns these configurations as a profile, or `None` if there are none.
     pub(super) fn profile(&self) -> Option<Profile> {
         Profile::try_new(self.all.iter().map(|(_, one)| *one).collect()).ok()
+    }
+
+    /// Returns the configurations that need no GPU, or one of these types: others cannot start.
+    pub(super) fn with_gpus(&self, kinds: &BTreeSet<GpuType>) -> Self {
+        let all = self.all.iter().copied();
+        let there = |one: &Configuration| one.gpu().is_none_or(|gpu| kinds.contains(&gpu.kind));
+        Self {
+            all: all.filter(|(_, one)| there(one)).collect(),
+        }
+    }
+
+    /// Returns the types of GPUs that the configurations need.
+    pub(super) fn gpu_types(&self) -> impl Iterator<Item = GpuType> {
+        self.all.iter().filter_map(|(_, one)| Some(one.gpu()?.kind))
     }
 
     /// Returns only one configuration.

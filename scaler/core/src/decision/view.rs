@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::GpuView;
 use crate::inventory::{Inventory, ModelTensors};
 use crate::profile::Profile;
 use crate::rate::{Rate, Slo};
@@ -84,6 +85,9 @@ pub struct InstanceView {
     pub configuration: Option<usize>,
     /// Index of its node; `None` before it is scheduled.
     pub node: Option<usize>,
+    /// Index of its GPU on that node; `None` if it has none, or if it is unknown. An instance with a
+    /// GPU that is unknown counts on the one that [`best_gpu`](crate::best_gpu) would choose.
+    pub gpu: Option<usize>,
     /// Phase of its life.
     pub phase: Phase,
     /// Load that it served recently; `None` if unknown.
@@ -110,6 +114,10 @@ pub struct NodeView {
     /// Room of single stores by name, in bytes. It is a part of `tensor_bytes`; a store that is missing
     /// here may take all of that.
     pub stores: BTreeMap<String, u64>,
+    /// GPUs of the node with its GPU mirror.
+    pub gpus: Vec<GpuView>,
+    /// True if only instances with a GPU may start there: others would keep them from it.
+    pub gpus_only: bool,
     /// True if new instances may start there; false for a node that is cordoned or not ready.
     pub accepts_new: bool,
 }

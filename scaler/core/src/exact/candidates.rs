@@ -93,6 +93,7 @@ mod tests {
                 concurrency: 1,
                 latency_us: 1_000,
                 rate_millis: None,
+                gpu: None,
             })
             .unwrap()
         });

@@ -25,6 +25,14 @@ impl Similarity {
         permille.map_or(1_000, |permille| permille.min(1_000) as u32)
     }
 
+    /// Returns the similarity of the node and its GPU together: an instance needs the tensors on both.
+    pub const fn with(self, on_gpu: Self) -> Self {
+        Self {
+            resident_bytes: self.resident_bytes.saturating_add(on_gpu.resident_bytes),
+            total_bytes: self.total_bytes.saturating_add(on_gpu.total_bytes),
+        }
+    }
+
     /// Bytes that a first instance would add to the node.
     pub const fn missing_bytes(self) -> u64 {
         self.total_bytes.saturating_sub(self.resident_bytes)

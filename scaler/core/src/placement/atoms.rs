@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::input::PlacementProblem;
+use super::input::{Node, PlacementProblem};
 use super::outcome::PlacementError;
 use crate::inventory::{ModelTensors, Similarity};
 
@@ -13,6 +13,17 @@ pub(super) struct Atom {
     pub(super) models: Vec<usize>,
     /// Missing bytes by node.
     pub(super) missing: Vec<u64>,
+    /// Bytes on GPUs by node, then by GPU.
+    pub(super) on_gpus: Vec<Vec<OnGpu>>,
+}
+
+/// Bytes of an atom on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OnGpu {
+    /// Room that it takes, unless instances outside of the problem have it there.
+    pub(super) room: u64,
+    /// Bytes to copy: those that are not in device memory.
+    pub(super) copied: u64,
 }
 
 /// Splits all tensors by the set of models that have them.
@@ -42,8 +53,11 @@ pub(super) fn atoms(problem: &PlacementProblem<'_>) -> Result<Vec<Atom>, Placeme
     let atoms = groups.into_iter().filter_map(|(models, objects)| {
         // Each atom is a part of a model, whose sum fits and whose sizes agree.
         let tensors = ModelTensors::try_new(objects).ok()?;
-        let missing = missing(problem, &tensors);
-        Some(Atom { models, missing })
+        Some(Atom {
+            models,
+            missing: missing(problem, &tensors),
+            on_gpus: on_gpus(problem, &tensors),
+        })
     });
     Ok(atoms.collect())
 }
@@ -55,4 +69,15 @@ fn missing(problem: &PlacementProblem<'_>, tensors: &ModelTensors) -> Vec<u64> {
         theta.map_or(tensors.total_bytes(), Similarity::missing_bytes)
     };
     problem.nodes.iter().map(|node| of(&node.name)).collect()
+}
+
+fn on_gpus(problem: &PlacementProblem<'_>, tensors: &ModelTensors) -> Vec<Vec<OnGpu>> {
+    let of = |node: &Node| {
+        let gpus = node.gpus.iter().map(|gpu| {
+            let (room, copied) = gpu.of_tensors(tensors);
+            OnGpu { room, copied }
+        });
+        gpus.collect()
+    };
+    problem.nodes.iter().map(of).collect()
 }

@@ -30,10 +30,8 @@ fn place_all(layout: &mut Layout<'_>, model: usize) -> Option<()> {
     let whole = instance.weights(model).counting(MemoryTerm::Whole);
     let selection = dts(&demand.profile, demand.slo, demand.load, whole).ok()?;
     for chosen in selection.choices {
-        let mut choices = instance.choices.get(model)?.iter();
-        let choice = choices.position(|one| one.configuration == chosen.configuration)?;
         for _ in 0..chosen.count {
-            let slot = most_similar(layout, model, choice)?;
+            let slot = most_similar(layout, model, chosen.configuration)?;
             if layout.instances() >= MAX_INSTANCES || !layout.add(slot) {
                 return None;
             }
@@ -43,12 +41,8 @@ fn place_all(layout: &mut Layout<'_>, model: usize) -> Option<()> {
 }
 
 /// Returns the slot with the least missing bytes, which is the largest theta for a given model.
-fn most_similar(layout: &Layout<'_>, model: usize, choice: usize) -> Option<Slot> {
-    let slots = layout.nodes().map(|node| Slot {
-        model,
-        node,
-        choice,
-    });
+fn most_similar(layout: &Layout<'_>, model: usize, configuration: usize) -> Option<Slot> {
+    let slots = layout.slots_of(model, configuration);
     let with = slots.map(|slot| (slot, layout.missing(model, slot.node)));
     let fitting = with.filter(|&(slot, missing)| {
         let lacks = layout.lacks(slot, missing);
@@ -56,7 +50,9 @@ fn most_similar(layout: &Layout<'_>, model: usize, choice: usize) -> Option<Slot
     });
     let best = fitting.min_by_key(|&(slot, missing)| {
         let free = layout.free(slot.node).memory_bytes;
-        (missing, std::cmp::Reverse(free), slot.node)
+        let copied = layout.copied(slot);
+        let missing = u128::from(missing) + u128::from(copied);
+        (missing, std::cmp::Reverse(free), slot.node, slot.choice)
     });
     best.map(|(slot, _)| slot)
 }

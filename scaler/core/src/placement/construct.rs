@@ -113,8 +113,8 @@ impl Layout<'_> {
         lacks.is_some_and(|lacks| lacks.is_none())
     }
 
-    /// Returns the largest share of the node's free resources that an instance takes, in
-    /// millionths.
+    /// Returns the largest share of the free resources of the node and its GPU that an instance takes,
+    /// in millionths.
     fn strain(&self, slot: Slot, missing: u64) -> u128 {
         let needs = self
             .instance()
@@ -123,7 +123,8 @@ impl Layout<'_> {
             .unwrap_or_default();
         let store = self.store_room(slot.model, slot.node);
         let of_store = store.map_or(0, |room| share(missing, room));
-        self.free(slot.node).strain(needs, missing).max(of_store)
+        let strain = self.free(slot.node).strain(needs, missing).max(of_store);
+        strain.max(self.strain_of_gpu(slot))
     }
 
     /// Adds the optimal configurations for the uncovered load, each on the node where it costs
@@ -144,24 +145,19 @@ impl Layout<'_> {
         let Ok(solution) = solved else {
             return;
         };
-        let choices = instance.choices.get(model).map_or(&[][..], Vec::as_slice);
-        let mut wanted: Vec<(usize, u64)> = Vec::new();
-        for chosen in &solution.selection.choices {
-            let mut configurations = choices.iter().map(|one| one.configuration);
-            let at = configurations.position(|one| one == chosen.configuration);
-            wanted.extend(at.map(|at| (at, chosen.count)));
-        }
-        let price = |choice: usize| choices.get(choice).map_or(0, |one| one.price);
-        wanted.sort_by_key(|&(choice, _)| (Reverse(price(choice)), choice));
-        for (choice, count) in wanted {
-            self.add_cheaply(model, choice, count);
+        let all = demand.profile.configurations();
+        let price = |at: usize| all.get(at).map_or(0, |one| instance.weights(model).of(one));
+        let mut wanted = solution.selection.choices;
+        wanted.sort_by_key(|chosen| (Reverse(price(chosen.configuration)), chosen.configuration));
+        for chosen in wanted {
+            self.add_cheaply(model, chosen.configuration, chosen.count);
         }
     }
 
     /// Adds up to `count` instances while there is room.
-    fn add_cheaply(&mut self, model: usize, choice: usize, count: u64) {
+    fn add_cheaply(&mut self, model: usize, configuration: usize, count: u64) {
         for _ in 0..count {
-            let Some(slot) = self.least_missing(model, choice) else {
+            let Some(slot) = self.least_missing(model, configuration) else {
                 return;
             };
             if self.instances() >= MAX_INSTANCES || !self.add(slot) {
@@ -170,14 +166,10 @@ impl Layout<'_> {
         }
     }
 
-    /// Returns the node where one more instance costs least, and among equals the one with the most
+    /// Returns the slot where one more instance costs least, and among equals the one with the most
     /// free CPU.
-    fn least_missing(&self, model: usize, choice: usize) -> Option<Slot> {
-        let slots = self.nodes().map(|node| Slot {
-            model,
-            node,
-            choice,
-        });
+    fn least_missing(&self, model: usize, configuration: usize) -> Option<Slot> {
+        let slots = self.slots_of(model, configuration);
         let with = slots.map(|slot| (slot, self.missing(model, slot.node)));
         let fitting = with.filter(|&(slot, missing)| self.has_room(slot, missing));
         let best = fitting.min_by_key(|&(slot, missing)| {
@@ -185,6 +177,7 @@ impl Layout<'_> {
                 self.price(slot, missing),
                 Reverse(self.free(slot.node).cpu_millis),
                 slot.node,
+                slot.choice,
             )
         });
         best.map(|(slot, _)| slot)

@@ -77,7 +77,8 @@ fn closest(layout: &Layout<'_>, model: usize) -> Option<(String, Shortage)> {
         let missing = layout.missing(model, slot.node);
         let lacks = layout.lacks(slot, missing)?;
         let needs = instance.choice(slot)?.needs;
-        Some((lacks.worst(needs, missing), slot.node, lacks))
+        let worst = lacks.worst(needs, missing, layout.needs_of_gpu(slot));
+        Some((worst, slot.node, lacks))
     });
     let best = lacking
         .min_by_key(|&(worst, node, lacks)| (worst, lacks.cpu_millis, lacks.memory_bytes, node));

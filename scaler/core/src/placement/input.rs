@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::gpu::GpuRoom;
 use crate::inventory::{Inventory, ModelTensors};
 use crate::profile::Profile;
 use crate::rate::{Rate, Slo};
@@ -47,6 +48,10 @@ pub struct Node {
     /// Room of single stores for further tensors, in bytes. It is a part of `tensor_bytes`; a store
     /// that is missing here may take all of that.
     pub stores: BTreeMap<usize, u64>,
+    /// GPUs of the node, with the room that instances outside of this problem leave.
+    pub gpus: Vec<GpuRoom>,
+    /// True if only instances with a GPU may start there.
+    pub gpus_only: bool,
     /// True if the node takes instances beyond those that run there.
     pub accepts_new: bool,
 }
@@ -60,6 +65,8 @@ pub struct Placed {
     pub node: usize,
     /// Index of the configuration in the model's profile.
     pub configuration: usize,
+    /// Index of the GPU on the node, for a configuration with one.
+    pub gpu: Option<usize>,
     /// Number of instances.
     pub count: u32,
 }

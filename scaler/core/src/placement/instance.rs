@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::atoms::{Atom, atoms};
-use super::input::{Demand, Hosted, MAX_MODELS, PlacementProblem};
+use super::atoms::{Atom, OnGpu, atoms};
+use super::input::{Demand, Hosted, MAX_MODELS, Node, PlacementProblem};
 use super::outcome::PlacementError;
 use super::room::Room;
 use crate::configuration::Configuration;
 use crate::cost::{MemoryTerm, Weights};
 use crate::dts::dts;
 use crate::exact::{Solution, solve};
+use crate::gpu::GpuNeeds;
 use crate::score::Resources;
 
 /// A configuration that a model may run in.
@@ -18,10 +19,21 @@ pub(super) struct Choice {
     /// Index in the model's profile.
     pub(super) configuration: usize,
     pub(super) needs: Resources,
+    /// GPU on the node, for a configuration that needs one.
+    pub(super) gpu: Option<ChosenGpu>,
     /// Rate in millionths of a request per second; at least 1.
     pub(super) rate: u64,
     /// Cost `own + alpha cpu`, in bytes.
     pub(super) price: u64,
+}
+
+/// A GPU of a node, and an instance's needs there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChosenGpu {
+    /// Index of the GPU on the node. A node without that GPU, or with one of another type, does not
+    /// take the instance.
+    pub(super) at: usize,
+    pub(super) needs: GpuNeeds,
 }
 
 /// A kind of instance: a model, a node, and an index into the model's choices.
@@ -201,22 +213,45 @@ fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Ve
             || picks.any(|choice| choice.configuration == configuration)
     };
     let all: Vec<(usize, &Configuration)> = demand.profile.feasible(demand.slo).collect();
-    let kept = all.iter().filter(|&&one| {
+    let kept = all.iter().copied().filter(|&one| {
         stays(one.0)
             || !all
                 .iter()
                 .any(|&other| other.0 != one.0 && beats(other, one))
     });
-    kept.map(|&(configuration, one)| Choice {
-        configuration,
-        needs: Resources {
-            cpu_millis: one.cpu_millis(),
-            memory_bytes: one.own_bytes(),
-        },
-        rate: one.rate().micro_rps().max(1),
-        price: weights.of(one),
-    })
-    .collect()
+    let each = kept.flat_map(|(configuration, one)| {
+        let gpus = gpus(problem, one).into_iter();
+        gpus.map(move |gpu| Choice {
+            configuration,
+            needs: Resources {
+                cpu_millis: one.cpu_millis(),
+                memory_bytes: one.own_bytes(),
+            },
+            gpu,
+            rate: one.rate().micro_rps().max(1),
+            price: weights.of(one),
+        })
+    });
+    each.collect()
+}
+
+/// Returns the GPUs that instances of a configuration can have, by their index on a node: each index
+/// at which some node has one of the type. Without any it is the first, which every node lacks.
+fn gpus(problem: &PlacementProblem<'_>, one: &Configuration) -> Vec<Option<ChosenGpu>> {
+    let Some(&needs) = one.gpu() else {
+        return vec![None];
+    };
+    let of_node = |node: &Node| {
+        let gpus = node.gpus.iter().enumerate();
+        let of_type = gpus.filter(|(_, gpu)| gpu.kind == needs.kind);
+        of_type.map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    let mut indices: BTreeSet<usize> = problem.nodes.iter().flat_map(of_node).collect();
+    if indices.is_empty() {
+        indices.insert(0);
+    }
+    let each = indices.into_iter();
+    each.map(|at| Some(ChosenGpu { at, needs })).collect()
 }
 
 /// Returns true if `a` is no worse than `b` in every respect; of equal ones, the first beats the
@@ -225,7 +260,15 @@ fn beats((i, a): (usize, &Configuration), (j, b): (usize, &Configuration)) -> bo
     let left = (a.cpu_millis(), a.own_bytes(), b.rate());
     let right = (b.cpu_millis(), b.own_bytes(), a.rate());
     let no_worse = left.0 <= right.0 && left.1 <= right.1 && left.2 <= right.2;
-    no_worse && (left != right || i < j)
+    let (of_gpu, same_gpu) = match (a.gpu(), b.gpu()) {
+        (None, None) => (true, true),
+        (Some(a), Some(b)) => (
+            a.kind == b.kind && a.own_bytes <= b.own_bytes && a.share_permille <= b.share_permille,
+            a == b,
+        ),
+        _ => (false, false),
+    };
+    no_worse && of_gpu && (left != right || !same_gpu || i < j)
 }
 
 /// Charges nodes for the tensors of fixed models: they take room, and no other instance has to
@@ -282,7 +325,21 @@ fn kinds(
         let missing: Vec<u64> = missing.collect();
         let stores = stores.range((at, 0)..=(at, usize::MAX));
         let stores: Vec<(usize, u64)> = stores.map(|(key, room)| (key.1, *room)).collect();
-        let free = (free.get(at), stores, node.accepts_new);
+        let gpus: Vec<_> = (node.gpus.iter().enumerate())
+            .map(|(gpu, one)| {
+                let atoms = atoms
+                    .iter()
+                    .filter_map(|atom| atom.on_gpus.get(at)?.get(gpu).copied());
+                let room = (
+                    one.kind,
+                    one.tensor_bytes,
+                    one.own_bytes,
+                    one.share_permille,
+                );
+                (room, atoms.collect::<Vec<OnGpu>>())
+            })
+            .collect();
+        let free = (free.get(at), stores, gpus, node.gpus_only, node.accepts_new);
         let alone = running.contains(&at).then_some(at);
         let kind = *numbers.entry((alone, free, missing)).or_insert(kinds.len());
         match kinds.get_mut(kind) {
@@ -300,7 +357,10 @@ fn current(problem: &PlacementProblem<'_>, choices: &[Vec<Choice>]) -> BTreeMap<
     let mut current = BTreeMap::new();
     for placed in problem.current {
         let of_model = choices.get(placed.model).map_or(&[][..], Vec::as_slice);
-        let same = |choice: &Choice| choice.configuration == placed.configuration;
+        let same = |choice: &Choice| {
+            let gpu = choice.gpu.map(|gpu| gpu.at);
+            choice.configuration == placed.configuration && gpu == placed.gpu
+        };
         if let Some(choice) = of_model.iter().position(same) {
             let (model, node) = (placed.model, placed.node);
             let count: &mut u32 = current

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::device::Devices;
 use super::instance::{ProblemInstance, Slot, StoreRooms};
 use super::room::Room;
 use super::shortage::Shortage;
@@ -23,6 +24,7 @@ pub(super) struct Layout<'a> {
     /// Free resources by node.
     free: Vec<Room>,
     stores: StoreRooms,
+    devices: Devices<'a>,
     /// Rate by model; above 2^64 if single instances are that fast.
     rates: Vec<u128>,
     instances: usize,
@@ -43,6 +45,7 @@ impl<'a> Layout<'a> {
             idle: instance.kinds.clone(),
             free: instance.free.clone(),
             stores: instance.stores.clone(),
+            devices: Devices::new(instance),
             rates: vec![0; instance.choices.len()],
             instances: 0,
             cost: 0,
@@ -92,6 +95,38 @@ impl<'a> Layout<'a> {
         self.busy.keys().chain(idle).copied()
     }
 
+    /// Returns the slots of a configuration on the nodes to consider, with each GPU that they have for
+    /// it.
+    pub(super) fn slots_of(
+        &self,
+        model: usize,
+        configuration: usize,
+    ) -> impl Iterator<Item = Slot> {
+        let choices = self.instance.choices.get(model).into_iter().flatten();
+        let choices = choices.enumerate();
+        let same = choices.filter(move |(_, one)| one.configuration == configuration);
+        let same: Vec<usize> = same.map(|(choice, _)| choice).collect();
+        let slots = self.nodes().map(move |node| {
+            let same = same.clone().into_iter();
+            same.map(move |choice| Slot {
+                model,
+                node,
+                choice,
+            })
+        });
+        slots.flatten()
+    }
+
+    /// Returns the bytes that one more instance copies to its GPU.
+    pub(super) fn copied(&self, slot: Slot) -> u64 {
+        self.devices.brings(slot).copied
+    }
+
+    /// Returns the largest share of its GPU's room that an instance takes, in millionths.
+    pub(super) fn strain_of_gpu(&self, slot: Slot) -> u128 {
+        self.devices.strain(slot)
+    }
+
     /// Returns the bytes of the model's tensors that the node lacks, given the instances placed so
     /// far.
     pub(super) fn missing(&self, model: usize, node: usize) -> u64 {
@@ -114,21 +149,35 @@ impl<'a> Layout<'a> {
     /// tensors. `None` if the node takes no instance beyond the running ones.
     pub(super) fn lacks(&self, slot: Slot, missing: u64) -> Option<Shortage> {
         let running = self.instance.current.get(&slot).copied().unwrap_or(0);
-        if !self.instance.problem.nodes.get(slot.node)?.accepts_new && self.count(slot) >= running {
+        let (node, choice) = (
+            self.instance.problem.nodes.get(slot.node)?,
+            self.instance.choice(slot)?,
+        );
+        let may_start = node.accepts_new && (choice.gpu.is_some() || !node.gpus_only);
+        if !may_start && self.count(slot) >= running {
             return None;
         }
-        let needs = self.instance.choice(slot)?.needs;
+        let needs = choice.needs;
         let mut lacks = self.free(slot.node).lacks(needs, missing);
         if let Some(room) = self.store_room(slot.model, slot.node) {
             lacks.tensor_bytes = lacks.tensor_bytes.max(missing.saturating_sub(room));
         }
+        self.devices.add_lacks(slot, &mut lacks);
         Some(lacks)
     }
 
-    /// Cost of one more instance, given the `missing` bytes of the model's tensors.
+    /// Returns the device memory that one more instance takes, in bytes, and its part of a GPU's time,
+    /// in thousandths.
+    pub(super) fn needs_of_gpu(&self, slot: Slot) -> (u64, u64) {
+        self.devices.needs(slot)
+    }
+
+    /// Cost of one more instance, given the `missing` bytes of the model's tensors on the node. On a
+    /// GPU, those that have to be copied there cost as well.
     pub(super) fn price(&self, slot: Slot, missing: u64) -> u128 {
         let price = self.instance.choice(slot).map_or(0, |choice| choice.price);
-        u128::from(price) + u128::from(missing) + self.start_cost(slot, self.count(slot))
+        let missing = u128::from(missing) + u128::from(self.devices.brings(slot).copied);
+        u128::from(price) + missing + self.start_cost(slot, self.count(slot))
     }
 
     fn count(&self, slot: Slot) -> u32 {
@@ -159,6 +208,7 @@ impl<'a> Layout<'a> {
         if *hosted == 1 {
             self.count_atoms(slot, 1);
         }
+        self.devices.add(slot);
         self.account(slot, missing, true);
         self.log.push((slot, true));
         true
@@ -180,6 +230,7 @@ impl<'a> Layout<'a> {
             self.hosted.remove(&host);
             self.count_atoms(slot, -1);
         }
+        self.devices.remove(slot);
         let missing = self.missing(slot.model, slot.node);
         self.cost = self.cost.saturating_sub(self.price(slot, missing));
         self.account(slot, missing, false);

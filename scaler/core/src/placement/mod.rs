@@ -4,6 +4,7 @@ mod atoms;
 mod baseline;
 mod bound;
 mod construct;
+mod device;
 mod explain;
 mod improve;
 mod input;
@@ -26,9 +27,11 @@ use layout::Layout;
 /// Places instances of all models. Each load is carried within its objective, no node gives more
 /// than its free resources, and the cost `memory + alpha cpu + start cost` is low.
 ///
-/// The memory of an instance is its private part. The tensor memory of a node is the missing part
+/// The memory of an instance is its private part, on the node and on its GPU. The tensor memory of a node is the missing part
 /// of the union of its models' tensors, counted once. So a second instance on a node is cheaper
-/// than a first one elsewhere, and so is a variant next to its base.
+/// than a first one elsewhere, and so is a variant next to its base. The same holds for a GPU: it has
+/// room for the union of its models' tensors, and a tensor costs its bytes where it is not in device
+/// memory. No GPU gets more private memory, tensors or time than it has.
 ///
 /// **Algorithm.** There are several starting points: the running instances, completed; each model
 /// filled up by cost per request, by the exact solution for private memory, or by the least use of
@@ -45,7 +48,7 @@ use layout::Layout;
 /// have at least the CPU and private memory that the loads take at the best ratio of any
 /// configuration. This requires at least the number of nodes with which the largest nodes suffice.
 /// It brings the tensors to that number of nodes, at no less than the cost on the nodes that lack
-/// the fewest bytes. The bound is the sum of both; it ignores starts and the indivisibility of
+/// the fewest bytes. The bound is the sum of both; it ignores copies to GPUs, starts and the indivisibility of
 /// instances and nodes.
 ///
 /// The result is deterministic. The running time is about proportional to `max_trials` times nodes
@@ -189,6 +192,7 @@ impl Layout<'_> {
             model: slot.model,
             node: slot.node,
             configuration: choice.configuration,
+            gpu: choice.gpu.map(|gpu| gpu.at),
             count,
         });
         let cpu = u128::from(choice.needs.cpu_millis) * u128::from(count);

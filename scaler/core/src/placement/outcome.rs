@@ -16,7 +16,8 @@ pub struct Placement {
     pub placed: Vec<Placed>,
     /// Rates that the instances of each model carry.
     pub rates: Vec<Rate>,
-    /// Memory in bytes: private parts, and missing tensors once per node.
+    /// Memory in bytes, of nodes and GPUs: private parts, and missing tensors once per node and once
+    /// per GPU.
     pub memory_bytes: u128,
     /// CPU, in millicores.
     pub cpu_millis: u128,

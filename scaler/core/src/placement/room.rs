@@ -33,6 +33,9 @@ impl Room {
             cpu_millis: needs.cpu_millis.saturating_sub(self.cpu_millis),
             memory_bytes: memory.saturating_sub(self.memory_bytes),
             tensor_bytes: tensors.saturating_sub(room),
+            gpus: 0,
+            gpu_bytes: 0,
+            gpu_permille: 0,
         }
     }
 
@@ -71,12 +74,16 @@ impl Room {
 }
 
 impl Shortage {
-    /// Returns the largest share of an instance's needs that is lacking, in millionths.
-    pub(super) fn worst(&self, needs: Resources, missing: u64) -> u128 {
+    /// Returns the largest share of an instance's needs that is lacking, in millionths. `of_gpu` has
+    /// the device memory that it takes, in bytes, and its part of a GPU's time, in thousandths.
+    pub(super) fn worst(&self, needs: Resources, missing: u64, of_gpu: (u64, u64)) -> u128 {
         let memory = needs.memory_bytes.saturating_add(missing);
         share(self.cpu_millis, needs.cpu_millis)
             .max(share(self.memory_bytes, memory))
             .max(share(self.tensor_bytes, missing))
+            .max(share(self.gpus, 1))
+            .max(share(self.gpu_bytes, of_gpu.0))
+            .max(share(self.gpu_permille, of_gpu.1))
     }
 }
 
@@ -89,6 +96,16 @@ impl Node {
         match &mut self.tensor_bytes {
             Some(room) => *room = room.saturating_add(bytes),
             None => self.free.memory_bytes = self.free.memory_bytes.saturating_add(bytes),
+        }
+    }
+
+    /// Returns the node as if it had no GPUs.
+    pub(crate) fn without_gpus(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            stores: self.stores.clone(),
+            gpus: Vec::new(),
+            ..*self
         }
     }
 

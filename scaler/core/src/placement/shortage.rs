@@ -13,6 +13,12 @@ pub struct Shortage {
     pub memory_bytes: u64,
     /// Room for tensors in bytes, if they have their own.
     pub tensor_bytes: u64,
+    /// GPUs of the configuration's type: 1 for a node without one.
+    pub gpus: u64,
+    /// Device memory of the GPU, private and of tensors, in bytes.
+    pub gpu_bytes: u64,
+    /// Time of the GPU, in thousandths.
+    pub gpu_permille: u64,
 }
 
 impl Shortage {
@@ -28,6 +34,9 @@ impl fmt::Display for Shortage {
             (self.cpu_millis, "millicores"),
             (self.memory_bytes, "bytes of memory"),
             (self.tensor_bytes, "bytes of room for tensors"),
+            (self.gpus, "GPU of the configuration's type"),
+            (self.gpu_bytes, "bytes of GPU memory"),
+            (self.gpu_permille, "thousandths of a GPU's time"),
         ];
         let lacking = all.iter().filter(|(amount, _)| *amount > 0);
         let count = lacking.clone().count();
@@ -56,6 +65,7 @@ mod tests {
             cpu_millis: 1,
             memory_bytes: 2,
             tensor_bytes: 3,
+            ..Shortage::default()
         };
         assert_eq!(
             all.to_string(),
@@ -66,6 +76,16 @@ mod tests {
             ..Shortage::default()
         };
         assert_eq!(memory.to_string(), "2 bytes of memory");
+        let gpu = Shortage {
+            gpus: 1,
+            gpu_bytes: 4,
+            gpu_permille: 5,
+            ..Shortage::default()
+        };
+        assert_eq!(
+            gpu.to_string(),
+            "1 GPU of the configuration's type, 4 bytes of GPU memory and 5 thousandths of a GPU's time"
+        );
         assert!(Shortage::default().is_none() && !memory.is_none());
         assert_eq!(Shortage::default().to_string(), "nothing");
     }

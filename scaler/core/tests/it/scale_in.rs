@@ -18,6 +18,7 @@ fn running(name: &str, rps: u32, slow: bool, own_bytes: u64, load: u64) -> Runni
         concurrency: if slow { 2 * rps } else { rps },
         latency_us: if slow { 2_000_000 } else { 1_000_000 },
         rate_millis: None,
+        gpu: None,
     };
     Running {
         name: name.to_owned(),

@@ -61,6 +61,27 @@ impl DeviceMemory {
         *self = Self::new(self.capacity, self.sharing);
     }
 
+    pub(crate) const fn set_capacity(&mut self, bytes: u64) {
+        self.capacity = bytes;
+    }
+
+    /// Makes the record agree with the models that are there, but for those that are pinned. Models
+    /// without room in the record stay out of it.
+    pub(crate) fn observe(&mut self, now_us: u64, there: &[(ModelId, &GpuModel)]) {
+        let known: Vec<ModelId> = self.models.keys().copied().collect();
+        for id in known {
+            if there.iter().all(|&(other, _)| other != id) {
+                self.evict(id);
+            }
+        }
+        for &(id, model) in there {
+            if !self.models.contains_key(&id) && self.load(now_us, id, model, |_| None).is_some() {
+                self.set_loaded(id);
+                self.unpin(id);
+            }
+        }
+    }
+
     pub(crate) fn resident(&self, id: ModelId) -> Option<&Resident> {
         self.models.get(&id)
     }

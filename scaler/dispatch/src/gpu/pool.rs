@@ -1,6 +1,6 @@
 //! Facts about GPUs that all policies share.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::attainment::Attainment;
 use super::memory::DeviceMemory;
@@ -42,9 +42,23 @@ pub(crate) struct GpuState {
     pub given: u64,
     /// Time since which nothing runs.
     pub idle_since_us: u64,
+    /// Models that the executor of the GPU does not serve.
+    pub unserved: BTreeSet<ModelId>,
 }
 
 impl GpuState {
+    pub(crate) const fn new(memory: DeviceMemory, available: bool) -> Self {
+        Self {
+            memory,
+            running: None,
+            local: VecDeque::new(),
+            available,
+            given: 0,
+            idle_since_us: 0,
+            unserved: BTreeSet::new(),
+        }
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.available && self.running.is_none()
     }
@@ -90,10 +104,11 @@ impl Pool {
     }
 
     pub(crate) fn can_hold(&self, gpu: GpuId, id: ModelId) -> bool {
-        let memory = self.gpu(gpu).map(|one| &one.memory);
-        memory
+        self.gpu(gpu)
             .zip(self.model(id))
-            .is_some_and(|(memory, model)| memory.can_hold(id, model))
+            .is_some_and(|(one, model)| {
+                !one.unserved.contains(&id) && one.memory.can_hold(id, model)
+            })
     }
 
     pub(crate) fn infer_us(&self, request: &GpuRequest) -> u64 {

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::id::RequestId;
+
 use super::request::{GpuRequest, Waiting};
 
 #[derive(Clone, Debug, Default)]
@@ -37,6 +39,12 @@ impl GlobalQueue {
             one.overtaken = one.overtaken.saturating_add(1);
         }
         Some(taken)
+    }
+
+    /// Takes the request with this number, if it is here; nobody is overtaken.
+    pub(crate) fn remove(&mut self, id: RequestId) -> Option<Waiting> {
+        let at = self.waiting.iter().position(|one| one.request.id == id)?;
+        self.drop_at(at)
     }
 
     /// Takes a request that is not dispatched; nobody is overtaken.

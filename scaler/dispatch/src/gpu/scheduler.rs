@@ -1,6 +1,6 @@
 //! The scheduler of GPUs: requests and outcomes in, assignments out.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use crate::id::RequestId;
 use crate::outcome::Outcome;
@@ -20,23 +20,19 @@ use super::topology::{GpuId, Topology, transfer_us};
 /// Scheduler of requests onto GPUs.
 #[derive(Clone, Debug)]
 pub struct GpuScheduler {
-    policy: GpuPolicy,
-    pool: Pool,
-    queue: GlobalQueue,
-    known: BTreeSet<RequestId>,
+    pub(super) policy: GpuPolicy,
+    pub(super) pool: Pool,
+    pub(super) queue: GlobalQueue,
+    pub(super) known: BTreeSet<RequestId>,
 }
 
 impl GpuScheduler {
     /// Creates a scheduler of idle GPUs with empty memories.
     pub fn new(policy: GpuPolicy, topology: Topology, models: Vec<GpuModel>) -> Self {
-        let gpus = topology.gpus.iter().map(|gpu| GpuState {
-            memory: DeviceMemory::new(gpu.memory_bytes, policy.shares()),
-            running: None,
-            local: VecDeque::new(),
-            available: true,
-            given: 0,
-            idle_since_us: 0,
-        });
+        let gpus = topology
+            .gpus
+            .iter()
+            .map(|gpu| GpuState::new(DeviceMemory::new(gpu.memory_bytes, policy.shares()), true));
         Self {
             pool: Pool {
                 gpus: gpus.collect(),
@@ -186,35 +182,29 @@ impl GpuScheduler {
         }
     }
 
-    /// Notes that the load of the GPU's request has ended.
-    pub fn loaded(&mut self, gpu: GpuId) {
-        let Some(state) = self.pool.gpu_mut(gpu) else {
-            return;
-        };
-        let Some(running) = state.running.as_mut() else {
-            return;
-        };
-        let Some((source, from)) = running.loading.take() else {
-            return;
-        };
+    /// Notes that the load of the GPU's request has ended. Returns the GPU and the model that were
+    /// its origin, if the load moved the model and so evicted it there.
+    pub fn loaded(&mut self, gpu: GpuId) -> Option<(GpuId, ModelId)> {
+        let state = self.pool.gpu_mut(gpu)?;
+        let running = state.running.as_mut()?;
+        let (source, from) = running.loading.take()?;
         state.memory.set_loaded(running.waited.request.model);
         let moves = running.moves;
+        let mut moved = false;
         self.set_source(source, |memory| {
             memory.unpin(from);
-            if moves {
-                memory.evict(from);
-            }
+            moved = moves && memory.evict(from);
         });
+        match source {
+            Source::Gpu(other) if moved => Some((other, from)),
+            Source::Gpu(_) | Source::Host => None,
+        }
     }
 
     /// Notes the end of a request, and returns its GPU, which is idle again. A load that has not
     /// ended is given up with its request.
     pub fn complete(&mut self, now_us: u64, id: RequestId, outcome: Outcome) -> Option<GpuId> {
-        let mut all = self.pool.topology.ids().zip(&self.pool.gpus);
-        let (gpu, _) = all.find(|(_, state)| {
-            let running = state.running.as_ref();
-            running.is_some_and(|one| one.waited.request.id == id)
-        })?;
+        let gpu = self.gpu_of(id)?;
         if outcome == Outcome::Served {
             self.loaded(gpu);
         }
@@ -229,8 +219,18 @@ impl GpuScheduler {
         Some(gpu)
     }
 
+    /// GPU that executes the request.
+    pub(super) fn gpu_of(&self, id: RequestId) -> Option<GpuId> {
+        let mut all = self.pool.topology.ids().zip(&self.pool.gpus);
+        let found = all.find(|(_, state)| {
+            let running = state.running.as_ref();
+            running.is_some_and(|one| one.waited.request.id == id)
+        });
+        found.map(|(gpu, _)| gpu)
+    }
+
     /// Takes the running request of a GPU, with its pins.
-    fn stop(&mut self, now_us: u64, gpu: GpuId) -> Option<Running> {
+    pub(super) fn stop(&mut self, now_us: u64, gpu: GpuId) -> Option<Running> {
         let state = self.pool.gpu_mut(gpu)?;
         let running = state.running.take()?;
         let model = running.waited.request.model;

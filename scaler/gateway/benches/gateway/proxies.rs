@@ -74,8 +74,14 @@ impl Kind {
         ran.is_ok_and(|status| status.success())
     }
 
-    /// Starts it before these instances.
-    pub async fn start(self, settings: &Settings, targets: &[Target]) -> Result<Proxy> {
+    /// Starts it before these instances. The gateway is told the objective of a request, from its arrival to
+    /// its answer; the others have no place for it.
+    pub async fn start(
+        self,
+        settings: &Settings,
+        targets: &[Target],
+        objective: Duration,
+    ) -> Result<Proxy> {
         let folder = tempfile::tempdir()?;
         let address = free_address()?;
         let path = folder.path().join(match self {
@@ -83,7 +89,7 @@ impl Kind {
             Self::EnvoyLeast | Self::EnvoyRound => "envoy.json",
             Self::HaproxyLeast | Self::HaproxyRound | Self::HaproxyByHand => "haproxy.cfg",
         });
-        std::fs::write(&path, self.configuration(address, targets)?)?;
+        std::fs::write(&path, self.configuration(address, targets, objective)?)?;
         let mut command = Command::new(self.program(settings));
         self.arguments(&mut command, address, &path);
         let child = command
@@ -139,9 +145,14 @@ impl Kind {
         }
     }
 
-    fn configuration(self, address: SocketAddr, targets: &[Target]) -> Result<String> {
+    fn configuration(
+        self,
+        address: SocketAddr,
+        targets: &[Target],
+        objective: Duration,
+    ) -> Result<String> {
         Ok(match self {
-            Self::Gateway => gateway(targets)?,
+            Self::Gateway => gateway(targets, objective)?,
             Self::EnvoyLeast => envoy("LEAST_REQUEST", address, targets),
             Self::EnvoyRound => envoy("ROUND_ROBIN", address, targets),
             Self::HaproxyLeast => haproxy("leastconn", address, targets, |_| String::new())?,
@@ -153,10 +164,12 @@ impl Kind {
     }
 }
 
-fn gateway(targets: &[Target]) -> Result<String> {
-    let mut text = "[limits]\nconnections_per_client = 20000\n\
-         [function.m]\nslo = \"1s\"\nmodels = [\"m\"]\nslow_start = 0\nqueue = 100000\n"
-        .to_owned();
+fn gateway(targets: &[Target], objective: Duration) -> Result<String> {
+    let mut text = format!(
+        "[limits]\nconnections_per_client = 20000\n\
+         [function.m]\nslo = \"{}ms\"\nmodels = [\"m\"]\nslow_start = 0\nqueue = 100000\n",
+        objective.as_millis()
+    );
     for one in targets {
         let Target {
             address,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::client::{Question, ask, closed, connect};
 use crate::proxies::free_address;
@@ -19,14 +20,14 @@ use crate::target::Target;
 const SIZES: [(f64, usize, usize); 4] = [(0.1, 1, 1), (0.2, 1, 1), (0.4, 2, 1), (0.8, 4, 2)];
 /// Longest wait for a batch to fill; the instance's own where a full batch takes longer.
 const BATCH_WAIT_MS: u64 = 10;
-/// Time for which the rate of an instance is measured, and before that the time for which it is busy.
-const MEASURED: Duration = Duration::from_secs(5);
+/// Time for which the rates of all instances are measured, and before that the time for which they are busy.
+const MEASURED: Duration = Duration::from_secs(10);
 const WARM: Duration = Duration::from_secs(2);
 
 /// An instance with its size.
 pub struct Instance {
     pub cpus: f64,
-    /// Requests per second, measured with full batches.
+    /// Requests per second, measured with as many requests at a time as it has slots.
     pub rate: f64,
     pub target: Target,
     child: Child,
@@ -49,7 +50,7 @@ pub struct Instances {
 
 impl Instances {
     /// Starts the instances with the weights of all-MiniLM-L6-v2, one after the other, and measures the
-    /// rate of each.
+    /// rates of all at once.
     pub async fn start(python: &str, weights: &Path) -> Result<Self> {
         let quotas = Quotas::new()?;
         let model = folder(weights)?;
@@ -76,10 +77,21 @@ impl Instances {
             quotas.limit(one.child.id(), cpus)?;
             all.push(one);
         }
-        for one in &mut all {
-            let count = 2 * one.target.slots();
-            closed(one.target.address, count, WARM, Question::Tokens).await?;
-            let answers = closed(one.target.address, count, MEASURED, Question::Tokens).await?;
+        // All at once: they share caches and memory, and each alone is faster.
+        let mut measured = JoinSet::new();
+        for (number, one) in all.iter().enumerate() {
+            let (address, count) = (one.target.address, one.target.slots());
+            measured.spawn(async move {
+                closed(address, count, WARM, Question::Tokens).await?;
+                let answers = closed(address, count, MEASURED, Question::Tokens).await?;
+                anyhow::Ok((number, answers))
+            });
+        }
+        while let Some(ended) = measured.join_next().await {
+            let (number, answers) = ended??;
+            let Some(one) = all.get_mut(number) else {
+                continue;
+            };
             one.rate = answers as f64 / MEASURED.as_secs_f64();
             let latency_ms = one.target.slots() as f64 / one.rate * 1e3;
             one.target.latency_ms = latency_ms.ceil() as u64;

@@ -111,7 +111,7 @@ fn capacities(
 ) -> BTreeMap<String, Capacity> {
     let checked = profile.and_then(|record| record.profile.as_ref().ok());
     // Instances of configurations that the function allows no more still run.
-    let selected = checked.and_then(|profile| profile.select(function.percentile, &[]).ok());
+    let selected = checked.and_then(|profile| profile.for_function(function, Vec::new()).ok());
     let Some(selected) = selected else {
         return BTreeMap::new();
     };

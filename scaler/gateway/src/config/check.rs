@@ -1,5 +1,7 @@
 //! Ranges of a configuration, and the function that each part stands for.
 
+use std::collections::BTreeMap;
+
 use tetris_scaler_core::{MAX_BATCH, Slo};
 use tetris_scaler_dispatch::{Capacity, Rules};
 
@@ -28,21 +30,43 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         least(field, ms, 1)?;
     }
     for (name, function) in &config.function {
-        let named = !name.is_empty()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
-        if !named {
-            return Err(format!(
-                "function.\"{name}\": expected a name of letters, digits, `-`, `_` and `.`"
-            ));
-        }
+        check_name("function", name)?;
         function.check(name)?;
+    }
+    let mut known: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, pool) in &config.gpu_pool {
+        check_name("gpu_pool", name)?;
+        pool.check(name)?;
+        for function in pool.function.keys() {
+            check_name("function", function)?;
+            let here = format!("gpu_pool.{name}");
+            if config.function.contains_key(function) {
+                return Err(format!("function.{function} is in {here} as well"));
+            }
+            if let Some(before) = known.insert(function, here.clone()) {
+                return Err(format!("function {function} is in {before} and in {here}"));
+            }
+        }
     }
     Ok(())
 }
 
-fn least(field: &str, found: u64, least: u64) -> Result<(), String> {
+/// Returns true for names that can stand in a path as they are.
+pub(super) fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !name.is_empty() && name.bytes().all(allowed)
+}
+
+fn check_name(table: &str, name: &str) -> Result<(), String> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(format!(
+        "{table}.\"{name}\": expected a name of letters, digits, `-`, `_` and `.`"
+    ))
+}
+
+pub(super) fn least(field: &str, found: u64, least: u64) -> Result<(), String> {
     if found >= least {
         return Ok(());
     }

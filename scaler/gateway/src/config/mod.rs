@@ -2,6 +2,7 @@
 
 mod check;
 mod error;
+mod gpu;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use tetris_scaler_core::Slo;
 use tetris_scaler_dispatch::Rules;
 
 pub use error::ConfigError;
+pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig};
 
 /// A configuration file, `gateway.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -28,6 +30,8 @@ pub struct Config {
     pub cluster: ClusterDefaults,
     /// Functions by name; in a cluster there are none.
     pub function: BTreeMap<String, FunctionConfig>,
+    /// Pools of GPUs by name, with their functions; in a cluster there are none.
+    pub gpu_pool: BTreeMap<String, GpuPoolConfig>,
 }
 
 /// Limits of clients.

@@ -1,23 +1,26 @@
-//! Queue and instances of one function, for tasks that wait.
+//! Functions, for tasks that wait: each has instances of its own, or a pool of GPUs.
 
 mod endpoint;
 mod grant;
+mod queue;
 mod refusal;
 mod state;
 mod timer;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use tetris_scaler_dispatch::{Capacity, FunctionLoad, RequestId, Rules};
-use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use hyper::http::uri::PathAndQuery;
+use tetris_scaler_dispatch::{Capacity, FunctionLoad, Rules};
+
+use crate::gpu::Member;
+use crate::problem::Problem;
 
 pub use endpoint::{Endpoint, EndpointLoad};
 pub use grant::Grant;
 pub use refusal::Refusal;
 
-use state::{State, Wait};
+use queue::FunctionQueue;
 
 /// Name of a function: its namespace, if it has one, and its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,28 +57,33 @@ pub struct Instance {
     pub ready: bool,
 }
 
-/// A function: requests wait here for an instance.
+/// A function.
 #[derive(Debug)]
 pub struct Function {
     name: FunctionName,
-    began: Instant,
-    state: Mutex<State>,
-    /// Runtime of the timer: it outlives the thread of any one request.
-    runtime: Option<Handle>,
-    /// Wakes the timer when the earliest time may have changed.
-    changed: Notify,
+    service: Service,
+}
+
+/// Servers of a function.
+#[derive(Debug)]
+enum Service {
+    /// Instances of its own.
+    Instances(Arc<FunctionQueue>),
+    /// A pool of GPUs, which other functions use as well.
+    Gpus(Member),
 }
 
 impl Function {
     /// Creates a function without instances.
     pub fn new(name: FunctionName, rules: Rules) -> Arc<Self> {
-        Arc::new(Self {
-            name,
-            began: Instant::now(),
-            state: Mutex::new(State::new(rules)),
-            runtime: Handle::try_current().ok(),
-            changed: Notify::new(),
-        })
+        let service = Service::Instances(FunctionQueue::new(rules));
+        Arc::new(Self { name, service })
+    }
+
+    /// Creates a function that a pool of GPUs serves.
+    pub(crate) fn on_gpus(name: FunctionName, member: Member) -> Arc<Self> {
+        let service = Service::Gpus(member);
+        Arc::new(Self { name, service })
     }
 
     /// Name of the function.
@@ -83,33 +91,43 @@ impl Function {
         &self.name
     }
 
-    /// Changes the rules of dispatch.
+    /// Changes the rules of dispatch to its own instances.
     pub fn set_rules(&self, rules: Rules) {
-        self.lock().set_rules(rules);
+        if let Service::Instances(queue) = &self.service {
+            queue.set_rules(rules);
+        }
     }
 
-    /// Replaces the list of instances. Those that are gone keep the requests that they have.
+    /// Replaces the list of its own instances. Those that are gone keep the requests that they have.
     pub fn set_instances(&self, instances: &[Instance]) {
-        let now_us = self.now_us();
-        self.lock().set_instances(now_us, instances);
-        self.changed.notify_one();
+        if let Service::Instances(queue) = &self.service {
+            queue.set_instances(instances);
+        }
     }
 
-    /// Waits for an instance with room. The grant's end, or its drop, frees the room again.
+    /// Returns true if the function has instances of its own.
+    pub(crate) const fn has_instances(&self) -> bool {
+        matches!(self.service, Service::Instances(_))
+    }
+
+    /// Path of a request as its server must get it; `None` for the same.
+    pub(crate) fn path(&self, path: &PathAndQuery) -> Result<Option<PathAndQuery>, Problem> {
+        match &self.service {
+            Service::Instances(_) => Ok(None),
+            Service::Gpus(member) => member.path(&self.name, path).map(Some),
+        }
+    }
+
+    /// Waits for an instance with room, or a GPU. The grant's end, or its drop, frees it again.
     ///
     /// # Errors
     ///
     /// Fails if the queue is full, or the wait would be or was too long.
-    pub async fn acquire(self: &Arc<Self>, wait: Option<Duration>) -> Result<Grant, Refusal> {
-        let (id, wait) = {
-            let now_us = self.now_us();
-            let mut state = self.lock();
-            let id = state
-                .offer(now_us, wait.map(micros))
-                .map_err(Refusal::Rejected)?;
-            (id, self.wait(&mut state, now_us, id))
-        };
-        self.granted(id, wait).await
+    pub async fn acquire(&self, wait: Option<Duration>) -> Result<Grant, Refusal> {
+        match &self.service {
+            Service::Instances(queue) => queue.acquire(wait).await,
+            Service::Gpus(member) => Ok(Grant::on_gpu(member.acquire(wait).await?)),
+        }
     }
 
     /// Waits for an instance with room, as [`acquire`](Self::acquire) does, but only for those whose
@@ -119,93 +137,49 @@ impl Function {
     ///
     /// Fails as [`acquire`](Self::acquire), and if no known instance is eligible.
     pub async fn acquire_among(
-        self: &Arc<Self>,
+        &self,
         wait: Option<Duration>,
         eligible: impl Fn(std::net::SocketAddr) -> bool,
     ) -> Result<Grant, Refusal> {
-        let (id, wait) = {
-            let now_us = self.now_us();
-            let mut state = self.lock();
-            let id = state.offer_among(now_us, wait.map(micros), eligible)?;
-            (id, self.wait(&mut state, now_us, id))
-        };
-        self.granted(id, wait).await
-    }
-
-    /// Waits again with a request of which nothing was sent.
-    async fn acquire_again(self: &Arc<Self>, id: RequestId) -> Result<Grant, Refusal> {
-        let wait = {
-            let now_us = self.now_us();
-            let mut state = self.lock();
-            state.give_back(now_us, id);
-            self.wait(&mut state, now_us, id)
-        };
-        self.granted(id, wait).await
-    }
-
-    fn wait(self: &Arc<Self>, state: &mut State, now_us: u64, id: RequestId) -> Wait {
-        let wait = state.wait(now_us, id);
-        if state.is_waiting(id) {
-            if state.starts_timer() {
-                let timer = timer::run(Arc::clone(self));
-                match &self.runtime {
-                    Some(runtime) => drop(runtime.spawn(timer)),
-                    None => drop(tokio::spawn(timer)),
-                }
-            } else {
-                self.changed.notify_one();
-            }
-        }
-        wait
-    }
-
-    async fn granted(self: &Arc<Self>, id: RequestId, wait: Wait) -> Result<Grant, Refusal> {
-        let waiting = match wait {
-            Wait::Over(given) => return Ok(Grant::new(Arc::clone(self), id, given)),
-            Wait::For(waiting) => waiting,
-        };
-        // Dropped with this future if the client leaves.
-        let mut leaving = grant::Leaving::new(self, id);
-        let given = waiting.await;
-        leaving.stays();
-        match given {
-            Ok(given) => Ok(Grant::new(Arc::clone(self), id, given)),
-            Err(_expired) => Err(Refusal::Expired {
-                instances: self.load().available,
-            }),
+        match &self.service {
+            Service::Instances(queue) => queue.acquire_among(wait, eligible).await,
+            Service::Gpus(_) => Err(Refusal::ProxyOnly),
         }
     }
 
     /// Objective of the function's latency.
     pub fn slo(&self) -> Duration {
-        Duration::from_micros(self.lock().slo_us())
+        match &self.service {
+            Service::Instances(queue) => queue.slo(),
+            Service::Gpus(member) => member.slo(),
+        }
     }
 
     /// Load of the function.
     pub fn load(&self) -> FunctionLoad {
-        self.lock().load()
+        match &self.service {
+            Service::Instances(queue) => queue.load(),
+            Service::Gpus(member) => member.load(),
+        }
     }
 
-    /// Loads of its instances.
+    /// Loads of its own instances.
     pub fn endpoints(&self) -> Vec<EndpointLoad> {
-        self.lock().endpoints()
+        match &self.service {
+            Service::Instances(queue) => queue.endpoints(),
+            Service::Gpus(_) => Vec::new(),
+        }
     }
 
     /// Time for which the longest waiting request has waited.
     pub fn oldest_wait(&self) -> Duration {
-        let now_us = self.now_us();
-        Duration::from_micros(self.lock().oldest_wait_us(now_us))
-    }
-
-    fn now_us(&self) -> u64 {
-        micros(self.began.elapsed())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        match &self.service {
+            Service::Instances(queue) => queue.oldest_wait(),
+            Service::Gpus(member) => member.oldest_wait(),
+        }
     }
 }
 
-fn micros(time: Duration) -> u64 {
+pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -24,6 +24,25 @@ pub enum Refusal {
     /// No instance is one of those that the request may go to.
     #[error("none of the instances that the request may go to is known")]
     NotEligible,
+    /// The function has no instances of its own.
+    #[error("a pool of GPUs serves it: send requests to the gateway's own address")]
+    ProxyOnly,
+    /// No executor has the model of the function.
+    #[error("none of the pool's {executors} executors that answer serves its model")]
+    Unserved {
+        /// Number of executors that answer.
+        executors: usize,
+    },
+    /// The model of the function fits on no GPU.
+    #[error(
+        "its model has {bytes} bytes, expected {largest} at most, the memory of the largest GPU"
+    )]
+    TooLarge {
+        /// Number of bytes of the model.
+        bytes: u64,
+        /// Memory of the largest GPU, in bytes.
+        largest: u64,
+    },
 }
 
 impl Refusal {
@@ -31,7 +50,11 @@ impl Refusal {
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::Rejected(rejection) => Duration::from_micros(rejection.retry_us()).max(RETRY),
-            Self::Expired { .. } | Self::NotEligible => RETRY,
+            Self::Expired { .. }
+            | Self::NotEligible
+            | Self::ProxyOnly
+            | Self::Unserved { .. }
+            | Self::TooLarge { .. } => RETRY,
         }
     }
 
@@ -47,6 +70,9 @@ impl Refusal {
             Self::Rejected(_) => "too-late",
             Self::Expired { .. } => "expired",
             Self::NotEligible => "not-eligible",
+            Self::ProxyOnly => "proxy-only",
+            Self::Unserved { .. } => "unserved",
+            Self::TooLarge { .. } => "too-large",
         }
     }
 }

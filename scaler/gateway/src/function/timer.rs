@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Function;
+use super::queue::FunctionQueue;
 
 /// Runs until no request waits.
-pub(super) async fn run(function: Arc<Function>) {
+pub(super) async fn run(queue: Arc<FunctionQueue>) {
     loop {
-        let now_us = function.now_us();
+        let now_us = queue.now_us();
         let next_us = {
-            let mut state = function.lock();
+            let mut state = queue.lock();
             state.pump(now_us);
             state.next_us()
         };
@@ -21,7 +21,7 @@ pub(super) async fn run(function: Arc<Function>) {
         let pause = Duration::from_micros(next_us.saturating_sub(now_us).max(1_000));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = function.changed.notified() => {}
+            () = queue.changed.notified() => {}
         }
     }
 }

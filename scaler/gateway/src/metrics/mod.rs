@@ -1,5 +1,6 @@
 //! Prometheus metrics. The number of series is bounded by the functions and their configurations.
 
+mod gpu;
 mod series;
 
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use crate::loads::Recent;
 use crate::problem::Problem;
 use crate::routes::Routes;
 
+use gpu::GpuMetrics;
 use series::{ConfigurationSeries, FunctionSeries};
 
 /// Upper bounds of the histograms, in seconds.
@@ -49,6 +51,7 @@ pub struct Metrics {
     picks: Family<Labels, Counter>,
     picks_refused: Family<Labels, Counter>,
     picks_elsewhere: Family<Labels, Counter>,
+    gpus: GpuMetrics,
     recent: Mutex<Recent>,
     known: RwLock<HashMap<FunctionName, Arc<FunctionSeries>>>,
 }
@@ -88,6 +91,7 @@ impl Metrics {
             picks: Family::default(),
             picks_refused: Family::default(),
             picks_elsewhere: Family::default(),
+            gpus: GpuMetrics::default(),
             recent: Mutex::default(),
             known: RwLock::default(),
         };
@@ -105,6 +109,7 @@ impl Metrics {
         registry.register("picks", "Instances that the endpoint picker gave to a data plane, by function", this.picks.clone());
         registry.register("picks_refused", "Requests that the endpoint picker let a data plane refuse, by reason", this.picks_refused.clone());
         registry.register("picks_elsewhere", "Requests that a data plane sent to another instance than the picked one, by function", this.picks_elsewhere.clone());
+        this.gpus.register(registry);
         Arc::new(this)
     }
 
@@ -190,6 +195,8 @@ impl Metrics {
             );
             set(&self.instances, &state("ejected"), count(|one| one.ejected));
         }
+        self.gpus
+            .set(routes.pools().iter().map(|pool| pool.report()));
         encode([&self.registry])
     }
 }

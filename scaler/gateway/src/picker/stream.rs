@@ -195,6 +195,10 @@ async fn acquire(
     wait: Option<std::time::Duration>,
     subset: Option<Subset>,
 ) -> Result<Grant, Refusal> {
+    // The data plane sends requests as they are, and cannot carry out loads.
+    if !function.has_instances() {
+        return Err(Refusal::ProxyOnly);
+    }
     match subset {
         Some(subset) => {
             let eligible = |address| subset.contains(address);

@@ -60,4 +60,23 @@ mod tests {
             assert_eq!(model(wrong), None, "{wrong:?}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn hostile_bytes_name_a_model_or_none(body: Vec<u8>, length in 0u32..64) {
+            model(&body);
+            let [a, b, c, d] = length.to_be_bytes();
+            model(&[&[0, a, b, c, d], &body[..]].concat());
+        }
+
+        #[test]
+        fn a_name_comes_back_whatever_is_around_it(name in "\\PC{1,40}", tensors: Vec<u8>, next: Vec<u8>) {
+            let mut message = Named { model: name.clone() }.encode_to_vec();
+            // `raw_input_contents`, a field that the parser skips.
+            prost::encoding::bytes::encode(7, &tensors, &mut message);
+            let length = u32::try_from(message.len()).expect("short").to_be_bytes();
+            let body = [&[0], &length[..], &message, &next].concat();
+            proptest::prop_assert_eq!(model(&body), Some(name));
+        }
+    }
 }

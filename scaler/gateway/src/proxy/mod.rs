@@ -137,6 +137,11 @@ impl Proxy {
             if let Some(path) = target.path {
                 parts.uri = headers::with_path(path);
             }
+            if let Some(asked) = parts.uri.path_and_query()
+                && let Some(path) = function.path(asked)?
+            {
+                parts.uri = headers::with_path(path);
+            }
             let body = match body {
                 ClientBody::Coming(incoming) => self.shared.bodies.read(&parts, incoming).await?,
                 ClientBody::Read(body) => body,
@@ -227,6 +232,12 @@ impl Proxy {
                             Duration::from_secs(1),
                         ));
                     }
+                    let again = grant.unreachable().await;
+                    grant = again.map_err(|refusal| refused(function.name(), &refusal))?;
+                }
+                Ok(Err(SendError::Broken(problem))) if grant.repeats() && attempt < ATTEMPTS => {
+                    arrival.dispatched(dispatch).ended("broken");
+                    tracing::debug!(function = %function.name(), instance = endpoint.name, "sent again: {problem}");
                     let again = grant.unreachable().await;
                     grant = again.map_err(|refusal| refused(function.name(), &refusal))?;
                 }

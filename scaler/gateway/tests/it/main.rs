@@ -1,6 +1,8 @@
 //! Tests of the gateway with instances that behave as told.
 
 mod client;
+#[path = "../../../../deploy/tests/shared/command_page.rs"]
+mod command_page;
 mod connections;
 mod endurance;
 mod envoy;
@@ -11,6 +13,7 @@ mod forwarding;
 mod gateway;
 #[path = "../../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
+mod gpu;
 mod hostile;
 mod instance;
 mod life;

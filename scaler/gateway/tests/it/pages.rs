@@ -10,7 +10,7 @@ use crate::client::ask;
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
 use crate::picker::data_plane::{Stream, head, response, served};
-use crate::{exit_codes_page, metrics_page};
+use crate::{command_page, exit_codes_page, metrics_page};
 
 #[tokio::test]
 async fn the_page_of_metrics_has_every_metric() {
@@ -19,6 +19,7 @@ async fn the_page_of_metrics_has_every_metric() {
     gone.kill();
     let text =
         function("embed", "", &[address, here.address], 1) + &function("none", "queue = 0", &[], 1);
+    let text = text + "[gpu_pool.main]\nexecutors = []\n";
     let gateway = Gateway::start(&text).await;
     for _ in 0..2 {
         assert_eq!(ask(gateway.address, "embed").await.status, StatusCode::OK);
@@ -51,8 +52,32 @@ fn the_page_of_exit_codes_has_those_of_the_help() {
 }
 
 #[test]
-fn the_example_is_a_valid_file() {
+fn the_page_of_the_command_has_its_help() {
+    command_page::check("tetris-gateway", |words| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"));
+        let output = command.env_clear().args(words).arg("--help").output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    });
+}
+
+#[test]
+fn manual_pages_are_written_for_the_command_and_each_subcommand() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"));
+    let output = command.arg("man").arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for page in ["tetris-gateway.1", "tetris-gateway-run.1"] {
+        let text = std::fs::read_to_string(folder.path().join(page)).expect(page);
+        assert!(text.contains(".SH NAME"), "{page}");
+    }
+}
+
+#[test]
+fn the_examples_are_valid_files() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gateway.toml");
     let config = Config::read(path.as_ref()).unwrap();
     assert_eq!(config.function["embed"].instance.len(), 2);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gpu.toml");
+    let config = Config::read(path.as_ref()).unwrap();
+    assert_eq!(config.gpu_pool["main"].executors.len(), 2);
 }

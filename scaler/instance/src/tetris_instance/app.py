@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tetris_instance import __version__, binary_data, request, response
+from tetris_instance import __version__, request, response
 from tetris_instance.body import Bodies, ClientGone
 from tetris_instance.errors import RequestError, shown
+from tetris_instance.exchange import CLIENT_GONE, HANDLERS, header_bytes, unless_gone
 from tetris_instance.inference import infer
 from tetris_instance.metrics import Metrics
 from tetris_instance.state import Loaded, State
 from tetris_instance.tensors import Tensors
-
-#: Status of requests with a closed connection, for the metrics only.
-CLIENT_GONE = 499
 
 
 class App:
@@ -57,8 +52,7 @@ class App:
                 Route(f"{prefix}/ready", self._model_ready),
                 Route(f"{prefix}/infer", self._infer, methods=["POST"]),
             ]
-        handlers = {HTTPException: _http_error, RequestError: _request_error, Exception: _our_error}
-        return Starlette(routes=routes, exception_handlers=handlers)
+        return Starlette(routes=routes, exception_handlers=HANDLERS)
 
     async def _server(self, _: Request) -> Response:
         return JSONResponse({"name": "tetris-instance", "version": __version__, "extensions": ["binary_tensor_data"]})
@@ -116,11 +110,11 @@ class App:
         self._check_model(http)
         loaded = self._state.require_loaded()
         engine = loaded.engine
-        header_bytes = _header_bytes(http)
+        encoded_bytes = header_bytes(http)
         body = await self._bodies.read(http)
-        asked = request.parse(body, header_bytes, engine.signature, takes_text=engine.text is not None)
+        asked = request.parse(body, encoded_bytes, engine.signature, takes_text=engine.text is not None)
         del body
-        outputs = await _unless_gone(http, self._compute(loaded, asked.inputs))
+        outputs = await unless_gone(http, self._compute(loaded, asked.inputs))
         content, headers = response.encode(self._name, self._version, asked, outputs)
         return Response(content, headers=headers)
 
@@ -133,59 +127,3 @@ class App:
             raise RequestError(f"the model is {shown(name)}; this instance serves `{self._name}`", 404)
         if version != self._version:
             raise RequestError(f"the version is {shown(version)}; this instance serves `{self._version}`", 404)
-
-
-async def _unless_gone(http: Request, result: Awaitable[Tensors]) -> Tensors:
-    """Return the result, or stop waiting when the client disconnects.
-
-    Raises:
-        ClientGone: The client disconnected.
-    """
-    wanted = asyncio.ensure_future(result)
-    gone = asyncio.ensure_future(_disconnect(http.receive))
-    try:
-        await asyncio.wait({wanted, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not wanted.done():
-            raise ClientGone
-        return wanted.result()
-    finally:
-        for task in (wanted, gone):
-            task.cancel()
-        await asyncio.wait({wanted, gone})
-        if not wanted.cancelled():
-            # Retrieve the exception, or asyncio would log it as never retrieved.
-            wanted.exception()
-
-
-async def _disconnect(receive: Callable[[], Awaitable[object]]) -> None:
-    """Return once the connection is closed; no other message can follow the body."""
-    while True:
-        message = await receive()
-        if isinstance(message, dict) and message.get("type") == "http.disconnect":
-            return
-
-
-def _header_bytes(http: Request) -> int | None:
-    value = http.headers.get(binary_data.HEADER)
-    if value is None:
-        return None
-    if not (value.isascii() and value.isdigit() and len(value) < 20):
-        raise RequestError(f"{binary_data.HEADER} is {shown(value)}; expected a number of bytes")
-    return int(value)
-
-
-async def _request_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
-    return JSONResponse({"error": str(error)}, error.status, headers)
-
-
-async def _http_error(http: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"{http.method} {shown(http.url.path)}: {error.detail}"
-    return JSONResponse({"error": message}, error.status_code, error.headers)
-
-
-async def _our_error(_: Request, error: Exception) -> Response:
-    # The server logs the exception itself.
-    return JSONResponse({"error": f"internal error: {type(error).__name__}"}, 500)

@@ -32,7 +32,7 @@ async def infer(engine: Engine, queue: BatchQueue, inputs: Tensors) -> Tensors:
     queue.check_rows(batch.rows_of(inputs, engine.signature))
     if TEXT.name in inputs and engine.text is not None:
         # Outside of the event loop: tokenizers compute without the GIL.
-        inputs = await asyncio.to_thread(engine.text.encode, _texts(inputs))
+        inputs = await asyncio.to_thread(engine.text.encode, texts(inputs))
     engine.check(inputs)
     items, futures = _items(engine, queue, inputs)
     queue.offer(items)
@@ -75,7 +75,12 @@ def _settle(future: asyncio.Future[Tensors], outcome: Outcome) -> None:
         future.set_result(outcome)
 
 
-def _texts(inputs: Tensors) -> list[str]:
+def texts(inputs: Tensors) -> list[str]:
+    """Return the texts of a request.
+
+    Raises:
+        RequestError: One is too long, or not UTF-8.
+    """
     longest = max(map(len, inputs[TEXT.name]))
     if longest > _TEXT_BYTES:
         raise RequestError(f"`{TEXT.name}` has a value of {longest} bytes; expected at most {_TEXT_BYTES}")

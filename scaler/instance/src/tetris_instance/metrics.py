@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,6 +18,11 @@ from prometheus_client import (
 #: Histogram bounds in seconds, from a small idle model to a large one under load.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class _Model(Protocol):
+    def state(self) -> str:
+        """Return ``"resident"``, ``"loading"`` or ``"absent"``."""
 
 
 class Metrics:
@@ -50,6 +56,18 @@ class Metrics:
         self.batch_rows = Histogram(
             "tetris_instance_batch_rows", "Number of rows of a run of the model.", buckets=_ROWS, registry=registry
         )
+        self.weights_wait = Histogram(
+            "tetris_instance_weights_seconds",
+            "Time for which a request in its turn waited for its weights on the device. Executors only.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._models = Gauge(
+            "tetris_instance_models",
+            "Models of an executor, by the place of their weights.",
+            ["state"],
+            registry=registry,
+        )
         self.in_flight = Gauge("tetris_instance_requests_in_flight", "Requests not answered yet.", registry=registry)
         self._ready = Gauge("tetris_instance_ready", "1 if the model is loaded and warm, else 0.", registry=registry)
         self._queue_rows = Gauge("tetris_instance_queue_rows", "Number of rows in the queue.", registry=registry)
@@ -69,6 +87,15 @@ class Metrics:
     def watch_queue(self, rows: Callable[[], float]) -> None:
         """Read the length of the queue from `rows` at each scrape."""
         self._queue_rows.set_function(rows)
+
+    def watch_models(self, models: Collection[_Model]) -> None:
+        """Count models by state at each scrape."""
+
+        def count(state: str) -> Callable[[], float]:
+            return lambda: float(sum(model.state() == state for model in models))
+
+        for state in ("resident", "loading", "absent"):
+            self._models.labels(state).set_function(count(state))
 
     def set_model_bytes(self, shared: int, private: int) -> None:
         """Set the sizes of the tensors."""

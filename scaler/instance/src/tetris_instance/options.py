@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,14 @@ class Options:
     """Options of the server. The README has a table of them."""
 
     model_path: Path
+    #: Folder of the models that an executor serves; `None` for a server of one model.
+    repository: Path | None
+    #: Device of an executor.
+    device: str
+    #: Node of an executor's device.
+    node: str
+    #: Longest wait of a request for its weights, in seconds.
+    load_timeout_s: float
     model_name: str
     model_version: str
     engine: str
@@ -52,6 +61,13 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         SystemExit: argparse refuses the arguments.
     """
     given = _parser().parse_args(arguments)
+    if given.model_repository is not None:
+        _check_executor(given)
+    elif given.model_path is None:
+        raise ConfigurationError("expected --model-path, or --model-repository for an executor")
+    else:
+        _check_one_model(given)
+    given.model_path = given.model_path or given.model_repository
     name = given.model_name if given.model_name is not None else _name_of(given.model_path)
     if not name or "/" in name:
         raise ConfigurationError(f"--model-name is {shown(name)}; expected a name without `/`")
@@ -61,6 +77,10 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     wait = choose.number("batch_wait_millis", -1.0, 0.0, 60_000.0, "TETRIS_BATCH_WAIT_MILLIS")
     return Options(
         model_path=given.model_path,
+        repository=given.model_repository,
+        device=given.device or "cuda:0",
+        node=given.node or socket.gethostname(),
+        load_timeout_s=choose.number("load_timeout", 30.0, 0.001, 3600.0),
         model_name=name,
         model_version=given.model_version,
         engine=given.engine,
@@ -123,6 +143,27 @@ class _Chooser:
         return value
 
 
+def _check_executor(given: argparse.Namespace) -> None:
+    """Refuse options that an executor does not have."""
+    of_one_model = ("model_path", "model_name", "batch", "batch_wait_millis")
+    wrong = [name for name in of_one_model if getattr(given, name) is not None]
+    if wrong:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
+        raise ConfigurationError(f"{named}: not with --model-repository, whose models run one request at a time")
+    if given.engine == "onnxruntime":
+        raise ConfigurationError("--engine is onnxruntime; an executor expects torch")
+    if not given.model_repository.is_dir():
+        raise ConfigurationError(f"--model-repository is {given.model_repository}, expected a folder")
+
+
+def _check_one_model(given: argparse.Namespace) -> None:
+    """Refuse options that only an executor has."""
+    wrong = [name for name in ("device", "node", "load_timeout") if getattr(given, name) is not None]
+    if wrong:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
+        raise ConfigurationError(f"{named}: only with --model-repository")
+
+
 def _name_of(path: Path) -> str:
     resolved = path.resolve()
     return resolved.stem if resolved.is_file() else resolved.name
@@ -137,10 +178,15 @@ def _dimension(text: str) -> tuple[str, int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="tetris-instance", description="Serve one model over the Open Inference Protocol v2 (HTTP)."
+        prog="tetris-instance",
+        description="Serve one model, or as an executor many on one GPU, over the Open Inference Protocol v2 (HTTP).",
     )
     add = parser.add_argument
-    add("--model-path", type=Path, required=True, help="folder with config.json and safetensors, or an .onnx file")
+    add("--model-path", type=Path, help="folder with config.json and safetensors, or an .onnx file")
+    add("--model-repository", metavar="DIR", type=Path, help="executor: folder with a folder for each model")
+    add("--device", help="executor: device of the node's GPU mirror (default: cuda:0)")
+    add("--node", help="executor: name of the node (default: the host's)")
+    add("--load-timeout", metavar="S", help="executor: longest wait of a request for its weights (default: 30)")
     add("--model-name", help="name in the protocol (default: name of the folder or file)")
     add("--model-version", default="1", help="version in the protocol (default: 1)")
     add("--engine", choices=ENGINES, default="auto", help="engine (default: by the model's files)")

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use tetris_scaler_core::{GpuType, MAX_MEMORY_BYTES};
 
 use crate::latency::Percentile;
 use crate::setting::parse_cpus;
@@ -83,6 +84,16 @@ pub struct ProfileArgs {
     /// cgroup, or the nearest that can have children
     #[arg(long, value_name = "PATH")]
     pub(super) cgroup_parent: Option<PathBuf>,
+    /// Type of the GPU that the instances use: the product's name, as `nvidia-smi -L` shows it
+    #[arg(long, value_name = "TYPE", requires = "gpu_own_bytes", value_parser = str::parse::<GpuType>)]
+    pub(super) gpu_type: Option<GpuType>,
+    /// Private device memory of an instance, in bytes: what `nvidia-smi` shows for its processes, less
+    /// the tensors
+    #[arg(long, value_name = "BYTES", requires = "gpu_type", value_parser = clap::value_parser!(u64).range(..=MAX_MEMORY_BYTES))]
+    pub(super) gpu_own_bytes: Option<u64>,
+    /// Rate of loads to the GPU, as `tetris gpu-bench --only transfers` measures it
+    #[arg(long, value_name = "BYTES", requires = "gpu_type", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) gpu_bytes_per_second: Option<u64>,
     /// Database of measurements; by default tetris/profiles.redb in the user's data directory
     #[arg(long, value_name = "FILE")]
     pub(super) database: Option<PathBuf>,

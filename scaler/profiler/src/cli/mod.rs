@@ -12,6 +12,7 @@ pub use args::{Format, ProfileArgs};
 use progress::Progress;
 
 use crate::database::ProfileDatabase;
+use crate::gpu::ProfileGpu;
 use crate::model_profile::{is_resource_name, resource_name};
 use crate::plan::SloBound;
 use crate::session::{ProfileRequest, SessionOutcome, profile, stored};
@@ -105,6 +106,11 @@ impl ProfileArgs {
             seed: self.seed,
             dynamic_size: self.dynamic_size,
             fresh: self.fresh,
+            gpu: self.gpu_type.map(|kind| ProfileGpu {
+                kind,
+                own_bytes: self.gpu_own_bytes.unwrap_or(0),
+                bytes_per_second: self.gpu_bytes_per_second,
+            }),
         })
     }
 

@@ -33,6 +33,7 @@ fn measured(concurrency: u32) -> Measurement {
         requests: 6,
         errors: 0,
         requests_per_second: 7.5,
+        on_gpu: None,
     }
 }
 

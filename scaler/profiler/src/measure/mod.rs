@@ -15,6 +15,7 @@ use limit::limits;
 
 use crate::cgroup::{Hierarchy, Limits};
 use crate::cpus::CpuList;
+use crate::gpu::{Computed, MeasurementOnGpu, ProfileGpu};
 use crate::instance::{Confinement, Instance, InstanceError, MemoryProbe};
 use crate::load::{Amount, LoadError, Seen, drive};
 use crate::measurement::Measurement;
@@ -45,6 +46,8 @@ pub(crate) struct Bench {
     pub(crate) hierarchy: Option<Hierarchy>,
     pub(crate) cpus: CpuList,
     pub(crate) amount: Amount,
+    /// GPU of the instances, if they use one.
+    pub(crate) gpu: Option<ProfileGpu>,
     pub(crate) ready_within: Duration,
 }
 
@@ -60,6 +63,8 @@ pub(crate) enum RequestSource {
 /// Results of one start.
 struct Run {
     seen: Seen,
+    /// Mean time of a batch on the GPU, in microseconds.
+    inference_micros: Option<u64>,
     peak_bytes: u64,
     oom_kills: u64,
     mapped: MappedObjects,
@@ -115,6 +120,10 @@ impl Bench {
             requests: run.seen.requests,
             errors: run.seen.errors,
             requests_per_second: run.seen.requests_per_second,
+            on_gpu: self.gpu.as_ref().map(|gpu| MeasurementOnGpu {
+                gpu: gpu.clone(),
+                inference_micros: run.inference_micros,
+            }),
         };
         Ok((measurement, run.mapped.shared))
     }
@@ -180,7 +189,7 @@ impl Bench {
         let mut instance = Instance::start(&self.command, setting, &place).await?;
         let probe = instance.probe();
         let mut peak_bytes = 0;
-        let seen = tokio::select! {
+        let (seen, inference_micros) = tokio::select! {
             seen = self.load(&mut instance, setting, amount) => seen?,
             never = watch(&probe, &mut peak_bytes) => match never {},
         };
@@ -190,6 +199,7 @@ impl Bench {
         };
         Ok(Run {
             seen,
+            inference_micros,
             peak_bytes: peak_bytes.max(probe.own_bytes()),
             oom_kills: probe.oom_kills(),
             mapped,
@@ -201,11 +211,24 @@ impl Bench {
         instance: &mut Instance,
         setting: Setting,
         amount: Amount,
-    ) -> Result<Seen, MeasureError> {
+    ) -> Result<(Seen, Option<u64>), MeasureError> {
         let client = self.client(instance)?;
         instance.ready(&client, self.ready_within).await?;
-        let load = async { Ok(drive(&client, &self.bodies, setting.clients(), amount).await?) };
+        let load = async {
+            let before = self.computed(&client).await;
+            let seen = drive(&client, &self.bodies, setting.clients(), amount).await?;
+            let after = self.computed(&client).await;
+            let micros = after.and_then(|after| after.micros_since(before.unwrap_or_default()));
+            Ok((seen, micros))
+        };
         alive(instance, "under load", load).await
+    }
+
+    /// Returns the batches so far, if the instances use a GPU and tell.
+    async fn computed(&self, client: &OipClient) -> Option<Computed> {
+        self.gpu.as_ref()?;
+        let answer = client.statistics().await.ok()?;
+        Computed::read(&answer)
     }
 
     fn client(&self, instance: &Instance) -> Result<OipClient, OipError> {

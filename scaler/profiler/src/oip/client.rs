@@ -25,6 +25,7 @@ pub(crate) struct OipClient {
     model: Url,
     model_ready: Url,
     infer: Url,
+    statistics: Url,
 }
 
 impl OipClient {
@@ -49,6 +50,7 @@ impl OipClient {
             model: url(port, &["v2", "models", model])?,
             model_ready: url(port, &["v2", "models", model, "ready"])?,
             infer: url(port, &["v2", "models", model, "infer"])?,
+            statistics: url(port, &["v2", "models", model, "stats"])?,
         })
     }
 
@@ -66,6 +68,12 @@ impl OipClient {
             .ask(Method::GET, &self.model, None, MAX_METADATA_BYTES)
             .await?;
         ModelMetadata::parse(&answer).map_err(|reason| malformed(&self.model, reason))
+    }
+
+    /// Fetches the model's statistics, as Triton's extension of the protocol has them.
+    pub(crate) async fn statistics(&self) -> Result<Vec<u8>, OipError> {
+        let max = MAX_METADATA_BYTES;
+        self.ask(Method::GET, &self.statistics, None, max).await
     }
 
     /// Sends one inference and reads its answer to the end.

@@ -129,6 +129,12 @@ impl Session<'_> {
             };
             fates.push((setting, fate));
         }
+        let mut on_gpus = self.known.iter().filter_map(|one| one.on_gpu.as_ref());
+        if on_gpus.any(|on| on.inference_micros.is_none()) {
+            tell(Event::Warning(
+                "the server does not tell the time of its batches (/v2/models/NAME/stats), so an instance takes the whole time of a GPU".to_owned(),
+            ));
+        }
         if self.request.store.is_some() && self.profile.shared.is_empty() {
             tell(Event::Warning(
                 "the instances mapped no object of the store; set TETRIS_STORE for them".to_owned(),
@@ -201,6 +207,7 @@ impl Session<'_> {
                 time: request.time,
                 patience: request.request_timeout,
             },
+            gpu: request.gpu.clone(),
             ready_within: request.ready_within,
         };
         tell(Event::FirstStart);

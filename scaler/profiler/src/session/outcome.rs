@@ -3,7 +3,7 @@
 use crate::database::StoredProfile;
 use crate::measurement::Measurement;
 use crate::model_profile::{
-    API_VERSION, KIND, Measured, Metadata, ModelProfileManifest, ModelProfileSpec,
+    API_VERSION, KIND, Measured, Metadata, ModelProfileManifest, ModelProfileSpec, ProfiledGpuLoad,
 };
 use crate::plan::RuledOut;
 use crate::setting::Setting;
@@ -47,6 +47,27 @@ impl SessionOutcome {
             .count()
     }
 
+    /// Returns the loads of `bytes` to the types of GPUs whose rate is known.
+    fn gpu_loads(&self, bytes: u64) -> Vec<ProfiledGpuLoad> {
+        let mut loads: Vec<ProfiledGpuLoad> = Vec::new();
+        for on in self.measured().filter_map(|one| one.on_gpu.as_ref()) {
+            let kind = on.gpu.kind;
+            let Some(rate) = on.gpu.bytes_per_second.filter(|_| bytes > 0) else {
+                continue;
+            };
+            let micros = u128::from(bytes) * 1_000_000 / u128::from(rate.max(1));
+            let micros = u64::try_from(micros).unwrap_or(u64::MAX).max(1);
+            if !loads.iter().any(|load| load.kind == kind) {
+                loads.push(ProfiledGpuLoad {
+                    kind,
+                    bytes,
+                    micros,
+                });
+            }
+        }
+        loads
+    }
+
     /// Returns the resource.
     pub fn manifest(&self) -> ModelProfileManifest {
         let profile = &self.profile;
@@ -60,6 +81,7 @@ impl SessionOutcome {
             spec: ModelProfileSpec {
                 model: profile.model.clone(),
                 configurations: self.measured().map(Measurement::profiled).collect(),
+                gpus: self.gpu_loads(profile.shared.bytes()),
                 objects,
                 unlisted_bytes,
                 manifests: profile.shared.manifests().to_vec(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tetris_store_layout::Digest;
 
+use crate::gpu::ProfileGpu;
 use crate::machine::Machine;
 use crate::measure::RequestSource;
 use crate::oip::RequestShape;
@@ -48,6 +49,8 @@ pub struct ProfileRequest {
     pub dynamic_size: u32,
     /// True to measure again, and to replace the measurements in the database.
     pub fresh: bool,
+    /// GPU of the instances, if they use one.
+    pub gpu: Option<ProfileGpu>,
 }
 
 impl ProfileRequest {
@@ -65,6 +68,8 @@ impl ProfileRequest {
             seed: u64,
             dynamic_size: u32,
             machine: &'a Machine,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            gpu: Option<&'a ProfileGpu>,
         }
         let json = serde_json::to_vec(&Identity {
             model: &self.model,
@@ -79,6 +84,7 @@ impl ProfileRequest {
             seed: self.seed,
             dynamic_size: self.dynamic_size,
             machine,
+            gpu: self.gpu.as_ref(),
         })?;
         Ok(Digest::of(&json).to_string())
     }

@@ -46,6 +46,7 @@ impl Law {
             requests: 1_000,
             errors: 0,
             requests_per_second: 0.0,
+            on_gpu: None,
         }
     }
 }

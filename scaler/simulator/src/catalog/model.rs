@@ -192,6 +192,7 @@ impl PaperModel {
                         concurrency,
                         latency_us: self.latency_us(cpu_millis, b, p),
                         rate_millis: None,
+                        gpu: None,
                     })?);
                 }
             }

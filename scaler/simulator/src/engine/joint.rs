@@ -91,6 +91,7 @@ impl Simulation<'_> {
                 function: one.function,
                 configuration: Some(one.index),
                 node: Some(one.node),
+                gpu: None,
                 phase: one.phase.seen()?,
                 load: Some(Rate::from_micro_rps(
                     one.taken.saturating_mul(1_000_000) / interval_s,
@@ -112,6 +113,8 @@ impl Simulation<'_> {
             },
             tensor_bytes: None,
             stores: BTreeMap::new(),
+            gpus: Vec::new(),
+            gpus_only: false,
             accepts_new: true,
         });
         each.collect()

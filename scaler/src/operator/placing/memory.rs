@@ -50,6 +50,15 @@ struct Limit {
     is_left: bool,
 }
 
+/// A gate that this replica opened.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Opening {
+    pub(super) node: Option<String>,
+    /// UUID of the GPU.
+    pub(super) gpu: Option<String>,
+    at: u64,
+}
+
 /// Function and configuration of pods, with the namespace.
 type Group = (Key, String);
 
@@ -58,8 +67,8 @@ type Group = (Key, String);
 pub struct Memory {
     /// Time at which each closed gate was seen first, by uid of the pod.
     seen: BTreeMap<String, u64>,
-    /// Node and time of gates that this replica opened, by uid of the pod.
-    opened: BTreeMap<String, (Option<String>, u64)>,
+    /// Node, GPU and time of gates that this replica opened, by uid of the pod.
+    opened: BTreeMap<String, Opening>,
     /// Refusals by the pod's node, by uid of the pod.
     refused: BTreeMap<String, Refused>,
     /// Pods whose refusal has been counted.
@@ -89,8 +98,8 @@ impl Memory {
         };
         let present: BTreeSet<&str> = instances().map(|one| one.uid.as_str()).collect();
         self.seen.retain(|uid, _| present.contains(uid.as_str()));
-        self.opened.retain(|uid, (_, at)| {
-            present.contains(uid.as_str()) && now.saturating_sub(*at) < BELIEVED_MS
+        self.opened.retain(|uid, one| {
+            present.contains(uid.as_str()) && now.saturating_sub(one.at) < BELIEVED_MS
         });
         self.refused.retain(|uid, _| present.contains(uid.as_str()));
         self.counted.retain(|uid| present.contains(uid.as_str()));
@@ -171,14 +180,15 @@ impl Memory {
         self.put_off.contains_key(&one.uid)
     }
 
-    /// Returns the node of a pod whose gate this replica opened a moment ago.
-    pub(super) fn opened(&self, one: &Instance) -> Option<&Option<String>> {
-        self.opened.get(&one.uid).map(|(node, _)| node)
+    /// Returns the place of a pod whose gate this replica opened a moment ago.
+    pub(super) fn opened(&self, one: &Instance) -> Option<&Opening> {
+        self.opened.get(&one.uid)
     }
 
     /// Notes an open gate.
-    pub fn note_opened(&mut self, uid: &str, node: Option<String>, now: u64) {
-        self.opened.insert(uid.to_owned(), (node, now));
+    pub fn note_opened(&mut self, uid: &str, node: Option<String>, gpu: Option<String>, now: u64) {
+        let opening = Opening { node, gpu, at: now };
+        self.opened.insert(uid.to_owned(), opening);
     }
 
     /// Notes that no write of a pod is due before `until`.

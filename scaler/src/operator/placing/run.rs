@@ -78,13 +78,14 @@ impl Placer {
             Step::Open {
                 gate,
                 node,
+                gpu,
                 reason,
                 waited_ms,
                 ..
             } => {
                 self.metrics.wrote("gate");
                 self.metrics.opened(reason, waited_ms as f64 / 1e3);
-                memory.note_opened(&gate.uid, node, now);
+                memory.note_opened(&gate.uid, node, gpu, now);
             }
             Step::Replace { pod, uid, node, .. } => {
                 tracing::info!(pod = %pod, node, "replaced a pod that its node does not take");
@@ -102,9 +103,13 @@ impl Placer {
         }
         let (pod, written) = match step {
             Step::Open {
-                pod, gate, node, ..
+                pod,
+                gate,
+                node,
+                gpu,
+                ..
             } => {
-                let write = open(&self.client, pod, gate, node.as_deref());
+                let write = open(&self.client, pod, gate, node.as_deref(), gpu.as_deref());
                 (pod, timeout(REQUEST, write).await)
             }
             Step::Replace {

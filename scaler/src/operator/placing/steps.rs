@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tetris_scaler_core::{Settings, View, Waiting, assign};
+use tetris_scaler_core::{Place, Settings, View, Waiting, assign};
 
 use super::memory::Memory;
 use crate::operator::observed::Observed;
@@ -33,6 +33,8 @@ pub enum Step {
         gate: Gate,
         /// Name of the node to which the pod is narrowed.
         node: Option<String>,
+        /// UUID of the GPU there, for an instance that needs one.
+        gpu: Option<String>,
         /// The reason, for the metrics.
         reason: &'static str,
         /// Time for which the gate has been closed, in milliseconds.
@@ -69,10 +71,11 @@ pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now:
         nodes: &assembled.nodes,
         inventory: &observed.inventory,
     };
-    let nodes = freed(&view, &assembled, &gated.waiting, settings);
-    let mut placed: BTreeMap<&Key, (Option<&str>, &'static str)> = BTreeMap::new();
+    let places = freed(&view, &assembled, &gated.waiting, settings);
+    let mut placed: BTreeMap<&Key, (Option<Place>, &'static str)> = BTreeMap::new();
     let mut patient: BTreeSet<&Key> = BTreeSet::new();
-    for ((pod, one), node) in gated.pods.iter().zip(&gated.waiting).zip(nodes) {
+    for ((pod, one), place) in gated.pods.iter().zip(&gated.waiting).zip(places) {
+        let node = place.map(|place| place.node);
         let planned = one
             .planned
             .filter(|at| node != Some(*at) && !one.excluded.contains(at));
@@ -84,8 +87,7 @@ pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now:
             Some(_) if node == one.planned => "planned",
             Some(_) => "chosen",
         };
-        let node = node.and_then(|at| assembled.nodes.get(at));
-        placed.insert(&pod.key, (node.map(|node| node.name.as_str()), reason));
+        placed.insert(&pod.key, (place, reason));
     }
     for pod in observed.pods.values() {
         let Some(one) = &pod.instance else { continue };
@@ -93,7 +95,8 @@ pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now:
             continue;
         };
         let waited_ms = memory.waited(one, now);
-        let (node, reason) = placed.get(&pod.key).copied().unwrap_or((None, "unplanned"));
+        let (place, reason) = placed.get(&pod.key).copied().unwrap_or((None, "unplanned"));
+        let node = place.and_then(|place| assembled.nodes.get(place.node));
         let least = if patient.contains(&pod.key) {
             PATIENCE_MS
         } else {
@@ -103,7 +106,8 @@ pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now:
             steps.push(Step::Open {
                 pod: pod.key.clone(),
                 gate,
-                node: node.map(str::to_owned),
+                node: node.map(|node| node.name.clone()),
+                gpu: node.and_then(|node| Some(node.gpus.get(place?.gpu?)?.uuid.clone())),
                 reason,
                 waited_ms,
             });
@@ -112,25 +116,25 @@ pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now:
     steps
 }
 
-/// Returns the nodes of waiting pods as [`assign`] does, and planned nodes also where only pods that are
+/// Returns the places of waiting pods as [`assign`] does, and planned nodes also where only pods that are
 /// being deleted, of the same function, are in the way.
 fn freed(
     view: &View<'_>,
     assembled: &Assembled,
     waiting: &[Waiting],
     settings: &Settings,
-) -> Vec<Option<usize>> {
-    let nodes = assign(view, waiting, settings);
-    let is_in_the_way = |one: &Waiting, node: Option<usize>| {
+) -> Vec<Option<Place>> {
+    let places = assign(view, waiting, settings);
+    let is_in_the_way = |one: &Waiting, place: Option<Place>| {
         one.planned.filter(|at| {
-            node != Some(*at)
+            place.is_none_or(|place| place.node != *at)
                 && !one.excluded.contains(at)
                 && assembled.has_deleted(one.instance, *at)
         })
     };
-    let mut blocked = waiting.iter().zip(&nodes);
-    if !blocked.any(|(one, node)| is_in_the_way(one, *node).is_some()) {
-        return nodes;
+    let mut blocked = waiting.iter().zip(&places);
+    if !blocked.any(|(one, place)| is_in_the_way(one, *place).is_some()) {
+        return places;
     }
     let mut instances = view.instances.to_vec();
     for (instance, source) in instances.iter_mut().zip(&assembled.sources) {
@@ -145,13 +149,14 @@ fn freed(
     let later = assign(&without, waiting, settings);
     let mut instances = view.instances.to_vec();
     let mut fixed = vec![None; waiting.len()];
-    let all = waiting.iter().zip(&nodes).zip(&later).zip(&mut fixed);
-    for (((one, node), later), fixed) in all {
-        let planned = is_in_the_way(one, *node).filter(|at| *later == Some(*at));
+    let all = waiting.iter().zip(&places).zip(&later).zip(&mut fixed);
+    for (((one, place), later), fixed) in all {
+        let planned = is_in_the_way(one, *place);
+        let place = later.filter(|later| Some(later.node) == planned);
         let instance = instances.get_mut(one.instance);
-        if let (Some(planned), Some(instance)) = (planned, instance) {
-            *fixed = Some(planned);
-            instance.node = Some(planned);
+        if let (Some(place), Some(instance)) = (place, instance) {
+            *fixed = Some(place);
+            (instance.node, instance.gpu) = (Some(place.node), place.gpu);
         }
     }
     // The others have what these leave.
@@ -180,10 +185,11 @@ fn with_opened<'a>(observed: &'a Observed, memory: &Memory) -> Cow<'a, Observed>
         let Some(one) = pod.instance.as_ref().filter(|one| one.gate.is_some()) else {
             continue;
         };
-        if let Some(node) = memory.opened(one) {
+        if let Some(opening) = memory.opened(one) {
             let mut pod = pod.as_ref().clone();
             if let Some(one) = &mut pod.instance {
-                (one.gate, one.assigned) = (None, node.clone());
+                (one.gate, one.assigned) = (None, opening.node.clone());
+                one.gpu = opening.gpu.clone().or_else(|| one.gpu.take());
             }
             opened.push((key.clone(), Arc::new(pod)));
         }

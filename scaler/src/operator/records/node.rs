@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
 use tetris_scaler_core::Resources;
 
@@ -23,6 +23,9 @@ pub struct NodeRecord {
     /// True if the node is ready, not cordoned, and has no taint that keeps pods away. The operator
     /// does not evaluate tolerations: it never prefers such a node, but the scheduler may use it.
     pub accepts_new: bool,
+    /// True if it has the taint that keeps pods without a GPU away. Pods of functions with GPUs tolerate
+    /// it.
+    pub gpus_only: bool,
     /// True if the node says that it is not ready, or nothing for a while.
     pub is_lost: bool,
 }
@@ -42,9 +45,12 @@ impl NodeRecord {
         let ready = conditions.find(|one| one.type_ == "Ready");
         let is_lost = ready.is_some_and(|one| one.status != "True");
         let ready = ready.is_some_and(|one| one.status == "True");
-        let mut taints = spec.taints.iter().flatten();
-        let tainted =
-            taints.any(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
+        let taints = spec.taints.iter().flatten();
+        let keeps_away =
+            |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
+        let (of_gpus, others): (Vec<_>, Vec<_>) = taints
+            .filter(keeps_away)
+            .partition(|taint| taint.key == labels::GPU_TAINT);
         let hostname = node.labels().get(labels::HOSTNAME);
         Self {
             hostname: hostname.unwrap_or(&name).clone(),
@@ -53,7 +59,8 @@ impl NodeRecord {
                 cpu_millis: quantity("cpu", millis),
                 memory_bytes: quantity("memory", bytes),
             },
-            accepts_new: ready && !tainted && !spec.unschedulable.unwrap_or(false),
+            gpus_only: !of_gpus.is_empty(),
+            accepts_new: ready && others.is_empty() && !spec.unschedulable.unwrap_or(false),
             is_lost,
             name,
         }

@@ -63,6 +63,8 @@ pub struct Instance {
     pub gate: Option<Gate>,
     /// Node to which its affinity narrows it, before it is scheduled.
     pub assigned: Option<String>,
+    /// UUID of its GPU, if one was chosen.
+    pub gpu: Option<String>,
     /// Version of the pod, while it is narrowed to a node and not scheduled.
     pub version: Option<String>,
     /// The scheduler's last answer for it.
@@ -183,6 +185,9 @@ fn instance(pod: &Pod) -> Option<Instance> {
         gate: Gate::read(pod),
         version: assigned.as_ref().and(pod.resource_version()),
         assigned,
+        gpu: annotation(labels::GPU)
+            .filter(|gpu| *gpu != labels::EVERY_GPU)
+            .cloned(),
         refusal: refusal(pod, conditions),
         waiting: waiting(pod, conditions),
         unready_since_s: unready_since_s(conditions),

@@ -69,6 +69,8 @@ pub fn node(name: &str, free_millis: u64, tensor_bytes: Option<u64>) -> NodeView
         },
         tensor_bytes,
         stores: BTreeMap::new(),
+        gpus: Vec::new(),
+        gpus_only: false,
         accepts_new: true,
     }
 }

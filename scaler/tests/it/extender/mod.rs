@@ -2,5 +2,6 @@
 
 mod calls;
 pub mod cluster;
+mod gpus;
 mod hostile;
 mod many;

@@ -354,3 +354,87 @@ fn what_is_left_out_has_its_default() {
         Rate::from_rps(12)
     );
 }
+
+#[test]
+fn every_field_of_a_gpu() {
+    let mut full = full_function();
+    full["spec"]["gpu"] = json!({"type": "Tesla T4", "ownBytes": 5, "runtimeClass": "nvidia"});
+    assert!(FunctionRecord::read(object(&full)).function.is_ok());
+    let claim = json!({"limits": {"nvidia.com/gpu": 1}});
+    let visible = json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]);
+    for (path, new, field) in [
+        ("/spec/gpu/type", json!(""), "spec.gpu.type"),
+        ("/spec/gpu/type", json!("x".repeat(64)), "spec.gpu.type"),
+        ("/spec/gpu/ownBytes", json!(u64::MAX), "spec.gpu.ownBytes"),
+        ("/spec/gpu/runtimeClass", json!(""), "spec.gpu.runtimeClass"),
+        ("/spec/gpu/count", json!(2), "spec.gpu.count"),
+        (
+            "/spec/template/spec/containers/0/resources",
+            claim,
+            "spec.template.spec.containers[0].resources.limits",
+        ),
+        (
+            "/spec/template/spec/containers/0/env",
+            visible,
+            "spec.template.spec.containers[0].env[0].name",
+        ),
+    ] {
+        let read = FunctionRecord::read(object(&with(&full, path, &new)));
+        let problem = read.function.map(|_| ()).unwrap_err().to_string();
+        assert!(problem.contains(field), "{path}: {problem}");
+    }
+    let mut measured = profile("m");
+    measured["spec"]["gpus"] = json!([{"type": "Tesla T4", "bytes": 5, "micros": 6}]);
+    let one = &mut measured["spec"]["configurations"][0];
+    one["gpuType"] = json!("Tesla T4");
+    one["gpu"] = json!({"ownBytes": 5, "inferenceMicros": 6});
+    let read = |value: &Value| {
+        ProfileRecord::read(&object(value))
+            .profile
+            .clone()
+            .map(|_| ())
+    };
+    assert_eq!(read(&measured), Ok(()));
+    let twice = json!([measured["spec"]["gpus"][0], measured["spec"]["gpus"][0]]);
+    let mut similar = measured["spec"]["configurations"][0].clone();
+    similar["gpuType"] = json!("tesla-t4");
+    for (path, new, field) in [
+        ("/spec/gpus/0/type", json!(""), "spec.gpus[0].type"),
+        ("/spec/gpus/0/bytes", json!(0), "spec.gpus[0].bytes"),
+        ("/spec/gpus/0/micros", json!(0), "spec.gpus[0].micros"),
+        ("/spec/gpus", twice, "spec.gpus[1].type"),
+        (
+            "/spec/configurations/0/gpuType",
+            json!("\n"),
+            "spec.configurations[0].gpuType",
+        ),
+        (
+            "/spec/configurations/0/gpuType",
+            Value::Null,
+            "spec.configurations[0].gpuType",
+        ),
+        (
+            "/spec/configurations/0/gpu",
+            Value::Null,
+            "spec.configurations[0].gpu",
+        ),
+        (
+            "/spec/configurations/0/gpu/ownBytes",
+            json!(u64::MAX),
+            "spec.configurations[0].gpu.ownBytes",
+        ),
+        (
+            "/spec/configurations/0/gpu/inferenceMicros",
+            json!(0),
+            "spec.configurations[0].gpu.inferenceMicros",
+        ),
+        (
+            "/spec/configurations/1",
+            similar,
+            "spec.configurations[1].gpuType",
+        ),
+    ] {
+        let problem = read(&with(&measured, path, &new)).unwrap_err().to_string();
+        assert!(problem.contains(field), "{path}: {problem}");
+    }
+}

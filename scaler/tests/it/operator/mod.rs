@@ -4,6 +4,7 @@ mod convergence;
 mod demand;
 mod failing;
 mod fields;
+mod gpus;
 mod placing;
 mod reports;
 mod service;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tetris_scaler::load::LoadError;
+use tetris_scaler::nodes::NodeGpu;
 use tetris_scaler::operator::health::troubles;
 use tetris_scaler::operator::history::History;
 use tetris_scaler::operator::observed::{FunctionInput, Observed};
@@ -32,6 +33,8 @@ pub struct Objects {
     pub deployments: BTreeMap<Key, Arc<DeploymentRecord>>,
     pub pods: BTreeMap<Key, Arc<PodRecord>>,
     pub nodes: BTreeMap<Key, Arc<NodeRecord>>,
+    /// GPUs by node, as the daemons tell them.
+    pub gpus: BTreeMap<String, Arc<[NodeGpu]>>,
 }
 
 /// The cluster and the operator.
@@ -80,6 +83,7 @@ impl World {
                     memory_bytes: 64 << 30,
                 },
                 accepts_new: true,
+                gpus_only: false,
                 is_lost: false,
                 name: name.clone(),
             };
@@ -170,6 +174,7 @@ impl World {
             deployments: Arc::new(seen.deployments),
             pods: Arc::new(seen.pods),
             nodes: Arc::new(seen.nodes),
+            gpus: seen.gpus,
             ..Observed::default()
         }
     }
@@ -383,7 +388,11 @@ impl World {
         for step in &steps {
             match step {
                 Step::Open {
-                    pod, gate, node, ..
+                    pod,
+                    gate,
+                    node,
+                    gpu,
+                    ..
                 } => {
                     let Some(record) = self.now.pods.get_mut(pod) else {
                         continue;
@@ -392,7 +401,9 @@ impl World {
                     if one.gate.as_ref() == Some(gate) {
                         one.gate = None;
                         one.assigned.clone_from(node);
-                        self.memory.note_opened(&gate.uid, node.clone(), now);
+                        one.gpu.clone_from(gpu);
+                        let (node, gpu) = (node.clone(), gpu.clone());
+                        self.memory.note_opened(&gate.uid, node, gpu, now);
                     }
                 }
                 Step::Replace { pod, uid, .. } => {

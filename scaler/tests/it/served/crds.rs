@@ -49,7 +49,9 @@ fn check(path: &str, schema: &Value) {
     if schema["x-kubernetes-list-type"] == "map" {
         for key in schema["x-kubernetes-list-map-keys"].as_array().unwrap() {
             let required = schema["items"]["required"].as_array().unwrap();
-            assert!(required.contains(key), "{path}: {key} is not required");
+            let property = &schema["items"]["properties"][key.as_str().unwrap()];
+            let is_there = required.contains(key) || !property["default"].is_null();
+            assert!(is_there, "{path}: {key} is not required and has no default");
         }
     }
     for rule in schema["x-kubernetes-validations"]
@@ -102,7 +104,16 @@ fn rules_and_defaults_are_in_the_schema() {
     let keys = &profile["configurations"]["x-kubernetes-list-map-keys"];
     assert_eq!(
         *keys,
-        serde_json::json!(["cpuMillis", "batch", "concurrency"])
+        serde_json::json!(["cpuMillis", "batch", "concurrency", "gpuType"])
+    );
+    let one = &profile["configurations"]["items"];
+    assert_eq!(
+        rule(one),
+        "has(self.gpu) == (has(self.gpuType) && self.gpuType.size() > 0)"
+    );
+    assert_eq!(
+        profile["gpus"]["x-kubernetes-list-map-keys"],
+        serde_json::json!(["type"])
     );
     assert_eq!(profile["objects"]["maxItems"], 8_192);
 }

@@ -62,7 +62,7 @@ async fn an_open_pod_is_narrowed_and_keeps_what_it_had() {
         }},
     }));
     let gate = Gate::read(&stored(&api, pod)).unwrap();
-    let opened = open(&api.client(), &key(), &gate, Some("node-1")).await;
+    let opened = open(&api.client(), &key(), &gate, Some("node-1"), None).await;
     assert_eq!(opened.unwrap(), Opened::Done);
     let spec = now(&api).spec.unwrap();
     assert_eq!(assigned_node(&spec), Some("node-1"));
@@ -91,11 +91,11 @@ async fn a_pod_that_changed_meanwhile_is_left_alone() {
     let gate = Gate::read(&stored(&api, gated())).unwrap();
     stored(&api, gated());
     let client = api.client();
-    let opened = open(&client, &key(), &gate, Some("node-1")).await;
+    let opened = open(&client, &key(), &gate, Some("node-1"), None).await;
     assert_eq!(opened.unwrap(), Opened::Outdated);
     assert!(Gate::read(&now(&api)).is_some());
     api.with(|state| state.objects.clear());
-    let opened = open(&client, &key(), &gate, None).await;
+    let opened = open(&client, &key(), &gate, None, None).await;
     assert_eq!(opened.unwrap(), Opened::Outdated, "it is gone");
 }
 

@@ -8,5 +8,6 @@ mod gates;
 mod lease;
 mod metrics;
 mod prometheus;
+mod resources_page;
 mod rules;
 mod watches;

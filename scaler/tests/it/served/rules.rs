@@ -39,7 +39,14 @@ const FUNCTION: [(&str, Spoil); 9] = [
     }),
 ];
 
-const PROFILE: [(&str, Spoil); 3] = [
+const PROFILE: [(&str, Spoil); 5] = [
+    ("a configuration has gpuType and gpu, or neither", |it| {
+        it["spec"]["configurations"][0]["gpuType"] = "Tesla T4".into();
+    }),
+    ("a configuration has gpuType and gpu, or neither", |it| {
+        let gpu = json!({"ownBytes": 1});
+        it["spec"]["configurations"][0]["gpu"] = gpu;
+    }),
     ("must not descend", |it| latencies(it)["p50"] = 21.into()),
     ("must not descend", |it| latencies(it)["p90"] = 31.into()),
     ("must not descend", |it| latencies(it)["p95"] = 31.into()),

@@ -137,6 +137,16 @@ impl CudaContext {
     }
 
     /// Value of an attribute. One that the driver is too old to know counts as 0.
+    /// Returns true if this device can read the other's memory over a link, without the host.
+    pub(super) fn reaches(&self, other: &Self) -> Result<bool, MemoryError> {
+        let mut can = 0;
+        // SAFETY: `can` may be written; both devices are the driver's.
+        let code =
+            unsafe { (self.driver.can_access_peer)(&raw mut can, self.device, other.device) };
+        check(code, "ask for a link between devices")?;
+        Ok(can != 0)
+    }
+
     fn attribute(&self, which: u32) -> Result<c_int, MemoryError> {
         let mut value = 0;
         // SAFETY: `value` may be written; the device is the driver's.
@@ -201,7 +211,19 @@ impl CudaContext {
             total_bytes,
             free_bytes,
             mode: self.mode()?,
+            pci_address: self.pci_address()?,
         })
+    }
+
+    fn pci_address(&self) -> Result<Option<String>, MemoryError> {
+        let mut address = [0u8; 32];
+        let into = address.as_mut_ptr().cast::<c_char>();
+        // SAFETY: 32 bytes may be written there; the driver terminates the text with 0.
+        let code = unsafe { (self.driver.device_pci)(into, 32, self.device) };
+        check(code, "ask for a device's PCI address")?;
+        let address = CStr::from_bytes_until_nul(&address).unwrap_or_default();
+        let address = address.to_string_lossy().into_owned();
+        Ok(Some(address).filter(|address| !address.is_empty()))
     }
 
     /// Mode in which processes may use the device. An administrator can change it at any time.

@@ -28,10 +28,16 @@ pub struct CudaStream {
     closed: VecDeque<(Arc<Inner>, Vec<CopiedMemory>)>,
 }
 
-/// Host memory and mapping of one copy.
+/// Source and destination of one copy.
 struct CopiedMemory {
-    _from: HostSlice,
+    _from: Source,
     _to: Arc<dyn Any + Send + Sync>,
+}
+
+/// Source of one copy.
+enum Source {
+    Host(#[expect(dead_code, reason = "kept until the copy is done")] HostSlice),
+    Device(#[expect(dead_code, reason = "kept until the copy is done")] Arc<dyn Any + Send + Sync>),
 }
 
 impl std::fmt::Debug for CopiedMemory {
@@ -97,12 +103,37 @@ impl CudaStream {
         let code = unsafe { (current.driver.copy_in)(address, source, bytes.len(), self.handle) };
         drop(current);
         let kept = CopiedMemory {
-            _from: from,
+            _from: Source::Host(from),
             _to: to,
         };
         // Also after an error, which may belong to an earlier copy.
         self.open.push(kept);
         check(code, "copy to the device")
+    }
+
+    /// Queues a copy of `bytes` bytes from an address inside the mapping `from` of another device,
+    /// which this one may read, to an address inside the mapping `to`. The caller has checked both.
+    pub(super) fn copy_across(
+        &mut self,
+        (to, address): (Arc<dyn Any + Send + Sync>, u64),
+        (from, source): (Arc<dyn Any + Send + Sync>, u64),
+        bytes: usize,
+    ) -> Result<(), MemoryError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let current = self.context.enter()?;
+        // SAFETY: `bytes` bytes after both addresses are inside mappings that this stream keeps
+        // until the copy is done.
+        let code = unsafe { (current.driver.copy_between)(address, source, bytes, self.handle) };
+        drop(current);
+        let kept = CopiedMemory {
+            _from: Source::Device(from),
+            _to: to,
+        };
+        // Also after an error, which may belong to an earlier copy.
+        self.open.push(kept);
+        check(code, "copy between devices")
     }
 
     /// Fills a mapping with one byte, ignoring its protection, and waits.

@@ -72,6 +72,7 @@ driver_table! {
         device_count = cuDeviceGetCount(*mut c_int);
         device_get = cuDeviceGet(*mut sys::CUdevice, c_int);
         device_name = cuDeviceGetName(*mut c_char, c_int, sys::CUdevice);
+        device_pci = cuDeviceGetPCIBusId(*mut c_char, c_int, sys::CUdevice);
         device_uuid = cuDeviceGetUuid_v2(*mut sys::CUuuid, sys::CUdevice);
         primary_retain = cuDevicePrimaryCtxRetain(*mut sys::CUcontext, sys::CUdevice);
         primary_release = cuDevicePrimaryCtxRelease_v2(sys::CUdevice);
@@ -101,6 +102,8 @@ driver_table! {
         host_register = cuMemHostRegister_v2(*mut c_void, usize, c_uint);
         host_unregister = cuMemHostUnregister(*mut c_void);
         copy_in = cuMemcpyHtoDAsync_v2(sys::CUdeviceptr, *const c_void, usize, sys::CUstream);
+        copy_between = cuMemcpyDtoDAsync_v2(sys::CUdeviceptr, sys::CUdeviceptr, usize, sys::CUstream);
+        can_access_peer = cuDeviceCanAccessPeer(*mut c_int, sys::CUdevice, sys::CUdevice);
         fill = cuMemsetD8Async(sys::CUdeviceptr, c_uchar, usize, sys::CUstream);
         copy_out = cuMemcpyDtoH_v2(*mut c_void, sys::CUdeviceptr, usize);
         stream_create = cuStreamCreate(*mut sys::CUstream, c_uint);

@@ -1,6 +1,7 @@
 //! Streams and events of the simulated device, whose copies run only when a caller waits for them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chunk::HostMapping;
@@ -26,8 +27,8 @@ struct Queue {
     waiting: VecDeque<Copy>,
     queued: u64,
     done: u64,
-    /// Host memory of executed copies, kept until the stream is settled, like on a real device.
-    finished: Vec<HostSlice>,
+    /// Sources of executed copies, kept until the stream is settled, like on a real device.
+    finished: Vec<Source>,
     failed: bool,
 }
 
@@ -35,7 +36,15 @@ struct Queue {
 struct Copy {
     to: Arc<HostMapping>,
     offset: u64,
-    from: HostSlice,
+    from: Source,
+}
+
+/// Source of a copy.
+#[derive(Debug)]
+pub(super) enum Source {
+    Host(HostSlice),
+    /// A part of another device's memory, in bytes.
+    Device(Arc<HostMapping>, Range<u64>),
 }
 
 impl Queue {
@@ -50,12 +59,25 @@ impl Queue {
         let Some(copy) = self.waiting.pop_front() else {
             return Ok(());
         };
-        if !self.allowances.copies.take() {
+        let allowance = match &copy.from {
+            Source::Host(_) => &self.allowances.copies,
+            Source::Device(..) => &self.allowances.across,
+        };
+        if !allowance.take() {
             self.failed = true;
             return Err(failed());
         }
-        self.link.take(copy.from.bytes().len());
-        copy.to.write(copy.offset, copy.from.bytes())?;
+        match &copy.from {
+            Source::Host(from) => {
+                self.link.take(from.bytes().len());
+                copy.to.write(copy.offset, from.bytes())?;
+            }
+            Source::Device(from, part) => {
+                let mut bytes = vec![0; (part.end - part.start) as usize];
+                from.read(part.start, &mut bytes)?;
+                copy.to.write(copy.offset, &bytes)?;
+            }
+        }
         self.finished.push(copy.from);
         self.done += 1;
         Ok(())
@@ -86,7 +108,7 @@ impl HostStream {
         })))
     }
 
-    pub(super) fn push(&self, to: Arc<HostMapping>, offset: u64, from: HostSlice) {
+    pub(super) fn push(&self, to: Arc<HostMapping>, offset: u64, from: Source) {
         let mut queue = lock(&self.0);
         queue.waiting.push_back(Copy { to, offset, from });
         queue.queued += 1;

@@ -1,15 +1,17 @@
 //! The simulated device.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::chunk::{HostChunk, HostMapping, HostRange};
-use super::copies::{HostEvent, HostStream};
+use super::copies::{HostEvent, HostStream, Source};
 use super::faults::{Allowances, Faults};
 use super::link::{Link, LinkCosts};
+use crate::memory::device::NO_LINK;
 use crate::memory::{
     Capabilities, DeviceInfo, DeviceMemory, DeviceMode, DeviceUuid, Exported, HostSlice, Mapped,
-    MemoryError, MemoryKind, Protection, check_chunk_size, check_copy,
+    MemoryError, MemoryKind, Protection, check_across, check_chunk_size, check_copy,
 };
 
 /// Granule in bytes, as with CUDA.
@@ -21,6 +23,10 @@ pub struct HostDevice(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    /// Its number among the simulated devices.
+    number: u32,
+    /// Devices of one group above 0 are joined by links.
+    link_group: u8,
     capacity_bytes: u64,
     used: Arc<AtomicU64>,
     allowances: Arc<Allowances>,
@@ -46,16 +52,31 @@ impl HostDevice {
 
     /// Creates a device of `capacity_bytes` with injected faults.
     pub fn with_faults(capacity_bytes: u64, faults: Faults) -> Self {
-        Self::with_costs(capacity_bytes, faults, LinkCosts::default())
+        Self::made(0, 0, capacity_bytes, faults, LinkCosts::default())
     }
 
     /// Creates a device of `capacity_bytes` whose copies have these costs.
     pub fn with_link(capacity_bytes: u64, costs: LinkCosts) -> Self {
-        Self::with_costs(capacity_bytes, Faults::default(), costs)
+        Self::made(0, 0, capacity_bytes, Faults::default(), costs)
     }
 
-    fn with_costs(capacity_bytes: u64, faults: Faults, costs: LinkCosts) -> Self {
+    /// Creates the device of this number. Devices of the same `link_group` above 0 are joined by
+    /// links, as GPUs by NVLink.
+    pub fn numbered(number: u32, link_group: u8, capacity_bytes: u64) -> Self {
+        let (faults, costs) = (Faults::default(), LinkCosts::default());
+        Self::made(number, link_group, capacity_bytes, faults, costs)
+    }
+
+    fn made(
+        number: u32,
+        link_group: u8,
+        capacity_bytes: u64,
+        faults: Faults,
+        costs: LinkCosts,
+    ) -> Self {
         Self(Arc::new(Shared {
+            number,
+            link_group,
             capacity_bytes,
             used: Arc::default(),
             allowances: Arc::new(faults.into()),
@@ -76,12 +97,21 @@ impl HostDevice {
             creates: 0,
             imports: 0,
             copies: 0,
+            across: 0,
             registrations: 0,
             busy_registrations: 0,
             pinned: 0,
             stale: None,
         });
         self.0.lost.store(true, Ordering::Relaxed);
+    }
+
+    fn uuid(&self) -> DeviceUuid {
+        let mut uuid = *b"simulated dev 01";
+        for (byte, number) in uuid.iter_mut().rev().zip(self.0.number.to_le_bytes()) {
+            *byte ^= number;
+        }
+        DeviceUuid(uuid)
     }
 
     fn full(&self, asked_bytes: u64) -> MemoryError {
@@ -117,11 +147,12 @@ impl DeviceMemory for HostDevice {
         let total_bytes = self.0.capacity_bytes;
         let used = self.0.used.load(Ordering::Relaxed);
         Ok(DeviceInfo {
-            uuid: DeviceUuid(*b"simulated dev 01"),
+            uuid: self.uuid(),
             name: "host memory".to_owned(),
             total_bytes,
             free_bytes: total_bytes.saturating_sub(used),
             mode: DeviceMode::Shared,
+            pci_address: None,
         })
     }
 
@@ -216,7 +247,35 @@ impl DeviceMemory for HostDevice {
         from: HostSlice,
     ) -> Result<(), MemoryError> {
         check_copy(to.protection(), offset, from.bytes().len(), to.bytes())?;
-        stream.push(Arc::clone(to), offset, from);
+        stream.push(Arc::clone(to), offset, Source::Host(from));
+        Ok(())
+    }
+
+    fn is_linked(&self, from: &Self) -> Result<bool, MemoryError> {
+        let (own, other) = (&self.0, &from.0);
+        let is_same_group = own.link_group > 0 && own.link_group == other.link_group;
+        Ok(is_same_group && own.number != other.number)
+    }
+
+    fn copy_across(
+        &self,
+        stream: &mut HostStream,
+        to: &Arc<HostMapping>,
+        offset: u64,
+        source: &Self,
+        from: &Arc<HostMapping>,
+        part: Range<u64>,
+    ) -> Result<(), MemoryError> {
+        if !self.is_linked(source)? {
+            return Err(NO_LINK);
+        }
+        let len = check_across(&part, from.bytes())?;
+        check_copy(to.protection(), offset, len, to.bytes())?;
+        stream.push(
+            Arc::clone(to),
+            offset,
+            Source::Device(Arc::clone(from), part),
+        );
         Ok(())
     }
 

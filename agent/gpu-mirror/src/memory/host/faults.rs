@@ -12,6 +12,8 @@ pub struct Faults {
     pub imports: u64,
     /// Number of copies before one fails; its stream fails with it.
     pub copies: u64,
+    /// Number of copies from another device before one fails; its stream fails with it.
+    pub across: u64,
     /// Number of registrations of host memory before the device refuses them for good.
     pub registrations: u64,
     /// Number of registrations of host memory that the device refuses for the moment, before it
@@ -30,6 +32,7 @@ impl Default for Faults {
             creates: u64::MAX,
             imports: u64::MAX,
             copies: u64::MAX,
+            across: u64::MAX,
             registrations: u64::MAX,
             busy_registrations: 0,
             pinned: u64::MAX,
@@ -47,6 +50,7 @@ pub(super) struct Allowances {
     pub creates: Allowance,
     pub imports: Allowance,
     pub copies: Allowance,
+    pub across: Allowance,
     pub registrations: Allowance,
     pub busy_registrations: Allowance,
     pub pinned: Allowance,
@@ -59,6 +63,7 @@ impl From<Faults> for Allowances {
             creates: Allowance::default(),
             imports: Allowance::default(),
             copies: Allowance::default(),
+            across: Allowance::default(),
             registrations: Allowance::default(),
             busy_registrations: Allowance::default(),
             pinned: Allowance::default(),
@@ -75,6 +80,7 @@ impl Allowances {
         self.creates.0.store(faults.creates, Ordering::Relaxed);
         self.imports.0.store(faults.imports, Ordering::Relaxed);
         self.copies.0.store(faults.copies, Ordering::Relaxed);
+        self.across.0.store(faults.across, Ordering::Relaxed);
         self.registrations
             .0
             .store(faults.registrations, Ordering::Relaxed);

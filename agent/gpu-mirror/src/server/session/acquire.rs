@@ -38,7 +38,9 @@ impl<D: DeviceMemory> Drop for Waiting<'_, D> {
 }
 
 impl<D: DeviceMemory> Session<D> {
-    pub(super) fn acquire(&self, acquire: &Acquire) -> Result<(), Ended> {
+    /// Admits the model, after a wait for room if need be. `None` if the client has been told that
+    /// it is not.
+    pub(super) fn acquire(&self, acquire: &Acquire) -> Result<Option<Lease<D>>, Ended> {
         self.core.metrics.acquires.one();
         // Drops news of an earlier model.
         let _stale = self.mailbox.take();
@@ -47,16 +49,17 @@ impl<D: DeviceMemory> Session<D> {
             Err(refused) => AcquireOutcome::Refused(refused),
         };
         match outcome {
-            AcquireOutcome::Admitted(held) => self.serve(Lease::new(&self.core, held)),
+            AcquireOutcome::Admitted(held) => return Ok(Some(Lease::new(&self.core, held))),
             AcquireOutcome::Refused(refused) => {
                 self.core.metrics.refused.one();
                 if NO_ROOM.contains(&refused.reason) {
                     self.core.metrics.refused_no_room.one();
                 }
-                self.reply(&Reply::Refused(refused))
+                self.reply(&Reply::Refused(refused))?;
             }
-            AcquireOutcome::GivenUp => self.reply(&Reply::Released),
+            AcquireOutcome::GivenUp => self.reply(&Reply::Released)?,
         }
+        Ok(None)
     }
 
     fn admit(&self, acquire: &Acquire, model: &RequestedModel) -> Result<AcquireOutcome, Ended> {

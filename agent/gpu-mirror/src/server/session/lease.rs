@@ -26,6 +26,11 @@ impl<D: DeviceMemory> Lease<D> {
         let core = Arc::clone(core);
         Self { core, held }
     }
+
+    /// The model.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
 }
 
 impl<D: DeviceMemory> Drop for Lease<D> {

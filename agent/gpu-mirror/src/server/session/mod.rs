@@ -1,8 +1,10 @@
 //! A connection: its requests, one after the other.
 
 mod acquire;
+mod describe;
 mod lease;
 mod model;
+mod prefetch;
 mod status;
 
 use std::sync::Arc;
@@ -92,9 +94,20 @@ impl<D: DeviceMemory> Session<D> {
             match self.request()? {
                 Request::ListDevices => self.reply(&self.devices())?,
                 Request::Status => self.reply(&self.status())?,
-                Request::Acquire(acquire) => self.acquire(&acquire)?,
+                Request::Describe(describe) => self.describe(&describe)?,
+                Request::Acquire(acquire) => {
+                    if let Some(lease) = self.acquire(&acquire)? {
+                        self.serve(lease)?;
+                    }
+                }
+                Request::Prefetch(acquire) => {
+                    self.core.metrics.prefetches.one();
+                    if let Some(lease) = self.acquire(&acquire)? {
+                        self.hold(lease)?;
+                    }
+                }
                 _ => {
-                    let expected = "ListDevices, Status or Acquire";
+                    let expected = "ListDevices, Status, Describe, Acquire or Prefetch";
                     return Err(Ended::OutOfTurn { expected });
                 }
             }

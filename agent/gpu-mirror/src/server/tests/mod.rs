@@ -70,6 +70,7 @@ impl Fixture {
             uuid: crate::memory::DeviceUuid([9; 16]),
             name: String::new(),
             mode: crate::memory::DeviceMode::Shared,
+            total_bytes: 8 << 20,
             limit_bytes: 8 << 20,
             making: None,
             making_bytes: 0,
@@ -83,6 +84,9 @@ impl Fixture {
             checking: None,
             chunks: BTreeMap::new(),
             lingering: BTreeMap::new(),
+            spares: Spares::new(0, 4 << 20),
+            links: DeviceLinks::default(),
+            transfers: Transfers::default(),
             jobs: sender,
         };
         let state = State::new(
@@ -150,6 +154,7 @@ impl Fixture {
             executor: Executor::with(self.registrar(), ExecutorConfig::default()),
             group_bytes: GROUP_BYTES,
             checker: Checker::new(0),
+            across: None,
         };
         (worker, sender, copies)
     }

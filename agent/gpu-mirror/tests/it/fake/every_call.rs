@@ -27,12 +27,14 @@ pub const CLEAN_UP: [&str; 13] = [
     "cuStreamSynchronize",
 ];
 
-pub const OTHERS: [&str; 28] = [
+pub const OTHERS: [&str; 31] = [
     "cuCtxGetCurrent",
     "cuCtxSynchronize",
+    "cuDeviceCanAccessPeer",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
     "cuDeviceGetName",
+    "cuDeviceGetPCIBusId",
     "cuDeviceGetUuid_v2",
     "cuDeviceGet",
     "cuDevicePrimaryCtxRetain",
@@ -52,6 +54,7 @@ pub const OTHERS: [&str; 28] = [
     "cuMemImportFromShareableHandle",
     "cuMemMap",
     "cuMemSetAccess",
+    "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoH_v2",
     "cuMemcpyHtoDAsync_v2",
     "cuStreamCreate",
@@ -117,12 +120,35 @@ fn share(device: &VmmDevice) -> Result<(), MemoryError> {
     device.read_back(&mapping, 0, &mut [0; 100])
 }
 
+/// Copies from another device.
+fn from_another(device: &VmmDevice) -> Result<(), MemoryError> {
+    let source = VmmDevice::open(1)?;
+    let mapped = |device: &VmmDevice| {
+        let chunk = device.create(2 * MIB)?;
+        let mapping = device.map(device.reserve(2 * MIB)?, &chunk, Protection::ReadWrite)?;
+        Ok::<_, MemoryError>(Arc::new(mapping))
+    };
+    let (to, from) = (mapped(device)?, mapped(&source)?);
+    source.clear(&from)?;
+    let mut stream = device.stream()?;
+    device.copy_across(&mut stream, &to, 0, &source, &from, 0..2 * MIB)?;
+    device.synchronize(&mut stream)?;
+    let mut found = vec![1; 2 * MIB as usize];
+    device.read_back(&to, 0, &mut found)?;
+    assert!(
+        found.iter().all(|byte| *byte == 0),
+        "no error and other bytes"
+    );
+    Ok(())
+}
+
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn all_calls() {
     let virtual_memory = VmmDevice::open(0).and_then(|device| {
         life(&device)?;
-        share(&device)
+        share(&device)?;
+        from_another(&device)
     });
     let legacy = IpcDevice::open(0).and_then(|device| life(&device));
     for (name, outcome) in [("virtual", virtual_memory), ("legacy", legacy)] {
@@ -145,6 +171,8 @@ fn fails(call: &str, at: u32, driver: FakeDriver) {
     let driver = driver
         .failing(&format!("{call}:999:{at}:1"))
         .with("READ_ONLY_REGISTER", 1)
+        .with("DEVICES", 2)
+        .with("PEER_ACCESS", 1)
         .with("DELAY_US", 0);
     let said = driver.run_one("fake::every_call::all_calls");
     assert_eq!(driver.remembers("misuse"), "", "{call} {at}: {said}");
@@ -175,6 +203,7 @@ fn a_clean_up_that_fails_does_no_further_harm() {
 fn nothing_fails_without_a_reason() {
     for driver in FakeDriver::each() {
         let driver = driver.with("READ_ONLY_REGISTER", 1);
+        let driver = driver.with("DEVICES", 2).with("PEER_ACCESS", 1);
         let said = driver.run_one("fake::every_call::all_calls");
         assert!(
             said.contains("virtual: Ok(())") && said.contains("legacy: Ok(())"),

@@ -6,6 +6,7 @@
     reason = "processes of a test report their progress to each other"
 )]
 
+mod across;
 mod drivers;
 mod every_call;
 mod layouts;
@@ -16,5 +17,6 @@ pub mod outlives;
 mod registrable;
 mod registrations;
 pub mod served;
+mod spares;
 mod starts;
 mod waits;

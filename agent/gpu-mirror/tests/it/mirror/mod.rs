@@ -57,6 +57,10 @@ impl Mirror {
     }
 
     pub fn with(capacity_mib: u64, limits: Limits, quota_mib: Option<u64>) -> Self {
+        Self::configured(capacity_mib, &config(limits), quota_mib)
+    }
+
+    pub fn configured(capacity_mib: u64, config: &ServerConfig, quota_mib: Option<u64>) -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let root = directory.path().join("store");
         let store = Arc::new(Store::create(root, &CreateOptions::default()).unwrap());
@@ -66,7 +70,7 @@ impl Mirror {
             device: Arc::new(device.clone()),
             capacity_bytes: u64::MAX,
         };
-        let server = Server::start(vec![served], &config(limits)).unwrap();
+        let server = Server::start(vec![served], config).unwrap();
         let socket = directory.path().join("gpu");
         let quota = quota_mib.map(|mib| mib * MIB);
         let tenant = TenantId(0);

@@ -33,6 +33,14 @@ fn the_page_of_exit_codes_has_every_code() {
 }
 
 #[test]
+fn the_page_of_the_command_has_its_help() {
+    crate::command_page::check("tetris-webhook", |words| {
+        let output = command().args(words).arg("--help").output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    });
+}
+
+#[test]
 fn a_log_filter_that_cannot_be_read_is_an_error_that_names_its_origin() {
     let output = command().env("RUST_LOG", "inof").arg("patch").output();
     let output = output.unwrap();

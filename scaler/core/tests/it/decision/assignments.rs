@@ -31,7 +31,8 @@ impl Scene {
     }
 
     fn assign(&self) -> Vec<Option<usize>> {
-        assign(&self.view(), &self.waiting, &self.settings)
+        let places = assign(&self.view(), &self.waiting, &self.settings).into_iter();
+        places.map(|place| place.map(|place| place.node)).collect()
     }
 
     /// Returns CPU and private memory of an instance.

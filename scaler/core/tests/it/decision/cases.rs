@@ -30,6 +30,7 @@ pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> FunctionModel {
                 concurrency: rate * latency_ms as u32 / 1_000,
                 latency_us: latency_ms * 1_000,
                 rate_millis: None,
+                gpu: None,
             };
             Configuration::try_new(spec).unwrap()
         });
@@ -80,6 +81,8 @@ pub fn node(name: &str, cpu_millis: u64, memory_bytes: u64) -> NodeView {
         free: all,
         tensor_bytes: None,
         stores: BTreeMap::new(),
+        gpus: Vec::new(),
+        gpus_only: false,
         accepts_new: true,
     }
 }
@@ -91,6 +94,7 @@ pub fn ready(name: &str, configuration: usize, node: usize, load: u64) -> Instan
         function: 0,
         configuration: Some(configuration),
         node: Some(node),
+        gpu: None,
         phase: Phase::Ready,
         load: Some(Rate::from_rps(load)),
         retiring: false,

@@ -4,6 +4,7 @@ mod assignments;
 mod by_hand;
 mod cases;
 mod failing;
+mod gpus;
 mod parts;
 mod properties;
 mod world;

@@ -56,6 +56,7 @@ impl World {
                 function,
                 configuration: Some(configuration),
                 node: None,
+                gpu: None,
                 phase: Phase::Starting,
                 load: None,
                 retiring: false,
@@ -205,6 +206,7 @@ impl Pod {
             function: self.function,
             configuration: Some(self.configuration),
             node: self.node,
+            gpu: None,
             phase: match (leaving, self.ready) {
                 (true, _) => Phase::Leaving,
                 (false, true) => Phase::Ready,

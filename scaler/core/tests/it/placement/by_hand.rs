@@ -9,6 +9,7 @@ fn one(model: usize, node: usize, configuration: usize, count: u32) -> Placed {
         model,
         node,
         configuration,
+        gpu: None,
         count,
     }
 }

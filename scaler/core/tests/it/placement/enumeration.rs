@@ -18,6 +18,7 @@ fn best(scenario: &Scenario) -> Option<u128> {
                     model,
                     node,
                     configuration,
+                    gpu: None,
                     count: 0,
                 });
             }

@@ -3,6 +3,7 @@
 
 mod by_hand;
 mod enumeration;
+mod gpus;
 mod properties;
 mod reckoning;
 mod scenario;

@@ -51,6 +51,7 @@ impl Scenario {
                 model,
                 node: node.index(self.nodes.len()),
                 configuration: configuration.index(all),
+                gpu: None,
                 count,
             });
         }

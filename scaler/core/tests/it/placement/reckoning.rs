@@ -15,6 +15,7 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
             .iter()
             .filter(|one| one.node == at && one.count > 0)
             .collect();
+        cost += on_gpus(scenario, at, &here)?;
         let tensors = u128::from(missing(scenario, at, &here));
         for (&store, &room) in &node.stores {
             let of_store = |one: &&&Placed| scenario.demands[one.model].store == store;
@@ -69,6 +70,48 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
     Ok(cost + u128::from(scenario.start_cost) * u128::from(started(scenario, placed, None)))
 }
 
+/// Returns the cost of what is on the GPUs of a node: private memory, and the tensors that are not in
+/// device memory.
+fn on_gpus(scenario: &Scenario, node: usize, here: &[&Placed]) -> Result<u128, String> {
+    let mut cost = 0;
+    for one in here {
+        let configuration = scenario.demands[one.model].profile.configurations()[one.configuration];
+        let of_type = one.gpu.map(|gpu| scenario.nodes[node].gpus[gpu].kind);
+        if configuration.gpu().map(|gpu| gpu.kind) != of_type {
+            return Err(format!("{one:?} is on a GPU of type {of_type:?}"));
+        }
+    }
+    for (at, gpu) in scenario.nodes[node].gpus.iter().enumerate() {
+        let here = here.iter().filter(|one| one.gpu == Some(at));
+        let (mut own, mut share, mut tensors) = (0, 0, BTreeSet::new());
+        for one in here {
+            let demand = &scenario.demands[one.model];
+            let needs = demand.profile.configurations()[one.configuration];
+            let needs = needs.gpu().unwrap();
+            own += u128::from(needs.own_bytes) * u128::from(one.count);
+            share += u64::from(needs.share_permille) * u64::from(one.count);
+            tensors.extend(demand.tensors.objects().iter().copied());
+        }
+        let resident = &scenario.on_gpus[node][at];
+        let bytes = |all: bool| -> u128 {
+            let counted = tensors
+                .iter()
+                .filter(|(id, _)| all || !resident.contains(id));
+            counted.map(|(_, bytes)| u128::from(*bytes)).sum()
+        };
+        let room = (
+            u128::from(gpu.tensor_bytes),
+            u128::from(gpu.own_bytes),
+            1_000,
+        );
+        if bytes(true) > room.0 || own > room.1 || share > room.2 {
+            return Err(format!("GPU {at} of node {node} gives more than it has"));
+        }
+        cost += own + bytes(false);
+    }
+    Ok(cost)
+}
+
 /// Returns the bytes of the union of the models' tensors that the node lacks.
 fn missing(scenario: &Scenario, node: usize, here: &[&Placed]) -> u64 {
     let tensors: BTreeSet<(ObjectId, u64)> = here
@@ -84,10 +127,10 @@ fn missing(scenario: &Scenario, node: usize, here: &[&Placed]) -> u64 {
 /// Returns the number of instances beyond the running ones, on one node or on all.
 pub fn started(scenario: &Scenario, placed: &[Placed], node: Option<usize>) -> u64 {
     let count = |list: &[Placed]| {
-        let mut counts: BTreeMap<(usize, usize, usize), u64> = BTreeMap::new();
+        let mut counts: BTreeMap<(usize, usize, usize, Option<usize>), u64> = BTreeMap::new();
         for one in list {
             *counts
-                .entry((one.model, one.node, one.configuration))
+                .entry((one.model, one.node, one.configuration, one.gpu))
                 .or_default() += u64::from(one.count);
         }
         counts

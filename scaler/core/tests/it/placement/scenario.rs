@@ -1,10 +1,12 @@
 //! Placement problems for tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tetris_scaler_core::{
-    Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, Hosted, Inventory, InventoryLimits,
-    MAX_MEMORY_BYTES, ModelTensors, Node, Placed, PlacementProblem, Profile, Rate, Resources, Slo,
+    Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, GpuNeeds, GpuRoom, GpuView, Hosted,
+    Inventory, InventoryLimits, MAX_MEMORY_BYTES, ModelTensors, Node, Placed, PlacementProblem,
+    Profile, Rate, Resources, Slo,
 };
 use tetris_store_layout::ObjectId;
 
@@ -17,10 +19,13 @@ pub struct Scenario {
     pub current: Vec<Placed>,
     pub fixed: Vec<Hosted>,
     pub start_cost: u64,
+    /// Tensors in device memory, by node and GPU.
+    pub on_gpus: Vec<Vec<BTreeSet<ObjectId>>>,
 }
 
 impl Scenario {
     pub fn new(demands: Vec<Demand>, nodes: &[(u64, u64)]) -> Self {
+        let count = nodes.len();
         let each = nodes.iter().enumerate();
         let nodes = each.map(|(at, &(cpu_millis, memory_bytes))| Node {
             name: format!("n{at}"),
@@ -30,6 +35,8 @@ impl Scenario {
             },
             tensor_bytes: None,
             stores: BTreeMap::new(),
+            gpus: Vec::new(),
+            gpus_only: false,
             accepts_new: true,
         });
         Self {
@@ -39,6 +46,7 @@ impl Scenario {
             current: Vec::new(),
             fixed: Vec::new(),
             start_cost: 0,
+            on_gpus: vec![Vec::new(); count],
         }
     }
 
@@ -58,6 +66,20 @@ impl Scenario {
         for demand in &mut self.demands {
             demand.alpha_bytes_per_millicore = alpha;
         }
+    }
+
+    /// Adds a GPU to a node: its type, room for tensors and for private memory, and the tensors there.
+    pub fn gpu(mut self, node: usize, kind: &str, room: (u64, u64), tensors: &[u8]) -> Self {
+        let resident: BTreeSet<ObjectId> = tensors.iter().map(|name| tensor(*name)).collect();
+        self.nodes[node].gpus.push(GpuRoom::of(&GpuView {
+            uuid: format!("GPU-{node}-{}", self.on_gpus[node].len()),
+            kind: kind.parse().unwrap(),
+            tensor_bytes: room.0,
+            own_bytes: room.1,
+            resident: Arc::new(resident.clone()),
+        }));
+        self.on_gpus[node].push(resident);
+        self
     }
 
     pub fn resident(mut self, node: usize, tensors: &[(u8, u64)]) -> Self {
@@ -88,6 +110,7 @@ pub fn demand(rps: u64, rows: &[(u64, u64, u32)], tensors: &[(u8, u64)]) -> Dema
                 concurrency: rate,
                 latency_us: 1_000_000,
                 rate_millis: None,
+                gpu: None,
             };
             assert!(
                 rows[..at]
@@ -105,5 +128,27 @@ pub fn demand(rps: u64, rows: &[(u64, u64, u32)], tensors: &[(u8, u64)]) -> Dema
             .unwrap(),
         store: 0,
         alpha_bytes_per_millicore: 0,
+    }
+}
+
+/// Lets the configurations of a demand need a GPU, each with this private memory and part of its
+/// time.
+pub fn on_gpu(demand: Demand, kind: &str, own_bytes: u64, share_permille: u32) -> Demand {
+    let needs = GpuNeeds {
+        kind: kind.parse().unwrap(),
+        own_bytes,
+        share_permille,
+    };
+    let all = demand.profile.configurations().iter();
+    let all = all.map(|one| {
+        let spec = ConfigurationSpec {
+            gpu: Some(needs),
+            ..ConfigurationSpec::from(*one)
+        };
+        Configuration::try_new(spec).unwrap()
+    });
+    Demand {
+        profile: Profile::try_new(all.collect()).unwrap(),
+        ..demand
     }
 }

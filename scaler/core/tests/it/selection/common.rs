@@ -21,6 +21,7 @@ pub fn profile(rows: &[(u64, u64, u32, u32, u64)]) -> Profile {
             concurrency,
             latency_us: ms * 1_000,
             rate_millis: None,
+            gpu: None,
         };
         Configuration::try_new(spec).unwrap()
     });

@@ -16,6 +16,10 @@ enum Event {
     Complete(u32, bool),
     Lose(u32),
     Restore(u32),
+    Suspend(u32),
+    GiveBack(u32),
+    Cancel(usize),
+    Observe(u32, Vec<u32>),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -27,7 +31,11 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         6 => gpu.clone().prop_map(Event::Loaded),
         8 => (gpu.clone(), proptest::bool::weighted(0.9)).prop_map(|(at, served)| Event::Complete(at, served)),
         1 => gpu.clone().prop_map(Event::Lose),
-        1 => gpu.prop_map(Event::Restore),
+        1 => gpu.clone().prop_map(Event::Restore),
+        1 => gpu.clone().prop_map(Event::Suspend),
+        1 => gpu.clone().prop_map(Event::GiveBack),
+        1 => (0..64_usize).prop_map(Event::Cancel),
+        1 => (gpu, proptest::collection::vec(0..8_u32, 0..4)).prop_map(|(at, there)| Event::Observe(at, there)),
     ];
     proptest::collection::vec(one, 0..160)
 }
@@ -83,6 +91,10 @@ fn happens(world: &mut World, event: &Event) {
         Event::Complete(gpu, false) => world.complete(GpuId(gpu), Outcome::Failed),
         Event::Lose(gpu) => world.lose(GpuId(gpu)),
         Event::Restore(gpu) => world.restore(GpuId(gpu)),
+        Event::Suspend(gpu) => world.suspend(GpuId(gpu)),
+        Event::GiveBack(gpu) => world.give_back(GpuId(gpu)),
+        Event::Cancel(at) => world.cancel(at),
+        Event::Observe(gpu, ref there) => world.observe(GpuId(gpu), there),
     }
 }
 
@@ -115,7 +127,7 @@ proptest! {
                 world.dispatch();
             }
             drain(&mut world);
-            let ended = world.served.len() + world.refused;
+            let ended = world.served.len() + world.refused + world.left;
             prop_assert_eq!(ended as u64, world.offered());
         }
     }

@@ -2,4 +2,5 @@
 
 mod by_hand;
 mod invariants;
+mod learned;
 mod world;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tetris_scaler_dispatch::gpu::{
     Assignment, Gpu, GpuId, GpuModel, GpuPolicy, GpuRequest, GpuScheduler, ModelId, ObjectId, Part,
-    Topology,
+    Source, Topology,
 };
 use tetris_scaler_dispatch::{Outcome, RequestId};
 
@@ -57,6 +57,8 @@ pub struct World {
     pub waiting: BTreeSet<RequestId>,
     pub served: BTreeSet<RequestId>,
     pub refused: usize,
+    /// Number of requests whose clients left.
+    pub left: usize,
     next: u64,
 }
 
@@ -72,6 +74,7 @@ impl World {
             waiting: BTreeSet::new(),
             served: BTreeSet::new(),
             refused: 0,
+            left: 0,
             next: 0,
         }
     }
@@ -141,6 +144,63 @@ impl World {
         }
         assert!(!self.running.contains_key(&gpu));
         self.lost.insert(gpu);
+    }
+
+    /// The executor does not answer; its running request may still end.
+    pub fn suspend(&mut self, gpu: GpuId) {
+        self.scheduler.suspend_gpu(gpu);
+        self.lost.insert(gpu);
+        self.check();
+    }
+
+    /// Nothing of the GPU's request was executed: it waits again.
+    pub fn give_back(&mut self, gpu: GpuId) {
+        if let Some(one) = self.running.remove(&gpu) {
+            let id = one.request.id;
+            assert_eq!(self.scheduler.give_back(self.now_us, id), Some(gpu));
+            self.waiting.insert(id);
+        }
+        self.check();
+    }
+
+    /// The client of some request leaves.
+    pub fn cancel(&mut self, at: usize) {
+        let running = self
+            .running
+            .iter()
+            .map(|(&gpu, one)| (one.request.id, Some(gpu)));
+        let waiting = self.waiting.iter().map(|&id| (id, None));
+        let all: Vec<(RequestId, Option<GpuId>)> = running.chain(waiting).collect();
+        let Some(&(id, gpu)) = all.get(at.checked_rem(all.len()).unwrap_or(0)) else {
+            return;
+        };
+        assert_eq!(self.scheduler.cancel(self.now_us, id), gpu);
+        assert_eq!(self.scheduler.cancel(self.now_us, id), None, "it is gone");
+        self.waiting.remove(&id);
+        self.running.retain(|_, one| one.request.id != id);
+        self.left += 1;
+        self.check();
+    }
+
+    /// The executor tells what is in its memory.
+    pub fn observe(&mut self, gpu: GpuId, models: &[u32]) {
+        let there: Vec<ModelId> = models.iter().map(|&number| ModelId(number)).collect();
+        self.scheduler.observe_memory(self.now_us, gpu, &there);
+        let resident: BTreeSet<ModelId> = self.scheduler.resident(gpu).collect();
+        let needed = self.running.get(&gpu).map(|one| one.request.model);
+        for id in resident {
+            let copied_from = || {
+                self.running.values().any(|one| {
+                    let load = one.load.as_ref();
+                    load.is_some_and(|load| load.source != Source::Host)
+                })
+            };
+            assert!(
+                there.contains(&id) || needed == Some(id) || copied_from(),
+                "{id:?} is gone"
+            );
+        }
+        self.check();
     }
 
     pub fn restore(&mut self, gpu: GpuId) {

@@ -29,6 +29,7 @@ class TorchEncoder:
         folder: The folder.
         task: Task of the model, which selects the output.
         threads: Number of threads per run.
+        device: Device of the weights when it runs, as PyTorch names it.
 
     Raises:
         ConfigurationError: The model cannot be loaded, or is not an encoder.
@@ -36,9 +37,10 @@ class TorchEncoder:
 
     platform = "pytorch_safetensors"
 
-    def __init__(self, folder: Path, task: Task, threads: int) -> None:
+    def __init__(self, folder: Path, task: Task, threads: int, device: str = "cpu") -> None:
         self._torch = _import_torch()
         self._threads = threads
+        self._device = device
         # OpenMP keeps the number per thread; PyTorch applies the last number to each new thread.
         self._torch.set_num_threads(threads)
         self._model = _load(folder)
@@ -49,6 +51,11 @@ class TorchEncoder:
         self._positions = _positions(self._model)
         self.signature = _signature(task, int(config.hidden_size), int(getattr(config, "pad_token_id", None) or 0))
         self.text = tokenizer_beside(folder, frozenset(self.signature.padding), self._positions)
+
+    @property
+    def module(self) -> Any:
+        """The PyTorch module."""
+        return self._model
 
     def memory(self) -> ModelBytes:
         """Return the sizes of parameters and buffers."""
@@ -87,6 +94,7 @@ class TorchEncoder:
         torch = self._torch
         # Avoid torch.from_numpy on the caller's arrays, which may be read-only.
         ids, mask = (torch.as_tensor(np.ascontiguousarray(inputs[name])) for name in ("input_ids", "attention_mask"))
+        ids, mask = ids.to(self._device), mask.to(self._device)
         with torch.inference_mode():
             hidden = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
             if self._task == "feature-extraction":
@@ -114,7 +122,7 @@ def _mean(hidden: Any, mask: Any) -> Any:
 
 
 def _array(tensor: Any) -> Array:
-    array: Array = tensor.float().contiguous().numpy()
+    array: Array = tensor.float().contiguous().cpu().numpy()
     return array
 
 

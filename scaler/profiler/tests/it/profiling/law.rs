@@ -140,3 +140,25 @@ fn without_a_cgroup_instances_are_bound_and_fractions_are_refused() {
     assert!((50..100).contains(&own), "{own} MiB");
     case.assert_all_gone();
 }
+
+#[test]
+fn on_a_gpu_the_time_of_a_batch_is_what_the_server_tells() {
+    let case = Case::new();
+    let grid = ["--cpus", "1", "--batch", "1", "--concurrency", "1"];
+    let gpu = ["--gpu-type", "Tesla T4", "--gpu-own-bytes", "300"];
+    let options: Vec<&str> = grid.into_iter().chain(gpu).collect();
+    let profile = case.profile(&options, &["--fixed-ms", "20", "--gpu-ms", "7"]);
+    let one = profile.spec.configurations[0];
+    assert_eq!(one.gpu_type.unwrap().as_str(), "Tesla T4");
+    let on = one.gpu.unwrap();
+    assert_eq!((on.own_bytes, on.inference_micros), (300, Some(7_000)));
+    // A server without statistics, and the same command on another type: nothing is taken over.
+    let output = case.run(&options, &["--fixed-ms", "20"]);
+    let warned = stderr(&output);
+    assert!(
+        warned.contains("the server does not tell the time"),
+        "{warned}"
+    );
+    let alone = case.run(&["--gpu-own-bytes", "300"], &[]);
+    assert!(stderr(&alone).contains("--gpu-type"), "{}", stderr(&alone));
+}

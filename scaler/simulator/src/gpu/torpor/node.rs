@@ -70,7 +70,8 @@ impl NodeSetting {
         Some((kind, KINDS.get(kind)?))
     }
 
-    pub(super) fn topology(&self) -> Topology {
+    /// GPUs and their links.
+    pub fn topology(&self) -> Topology {
         let gpu = |number| Gpu {
             memory_bytes: self.memory_mb * 1_000_000,
             node: 0,
@@ -96,7 +97,8 @@ impl NodeSetting {
         }
     }
 
-    pub(super) fn models(&self) -> Vec<GpuModel> {
+    /// Model of each function.
+    pub fn models(&self) -> Vec<GpuModel> {
         (0..self.functions)
             .filter_map(|function| {
                 let (number, kind) = self.kind(function)?;
@@ -105,7 +107,8 @@ impl NodeSetting {
             .collect()
     }
 
-    pub(super) fn requests(&self) -> Vec<GpuRequest> {
+    /// Requests in the order of their arrival.
+    pub fn requests(&self) -> Vec<GpuRequest> {
         let end_us = self.seconds * 1_000_000;
         let mut all: Vec<(u64, u32)> = Vec::new();
         for function in 0..self.functions {

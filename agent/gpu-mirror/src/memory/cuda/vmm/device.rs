@@ -1,20 +1,22 @@
 //! The device with virtual memory.
 #![expect(unsafe_code, reason = "calls into the driver")]
 
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::parts::{DESCRIPTOR, Inner, VmmChunk, VmmMapping, VmmRange, granule, properties, unmap};
-use crate::memory::bounds::check_inside;
+use crate::memory::bounds::{check_across, check_inside};
 use crate::memory::cuda::consumer::{self, StreamHandle};
 use crate::memory::cuda::context::CudaContext;
 use crate::memory::cuda::copies::{CudaEvent, CudaStream, copy_out};
 use crate::memory::cuda::host_memory::{CudaPinned, CudaRegistration};
 use crate::memory::cuda::result::check;
+use crate::memory::device::NO_LINK;
 use crate::memory::{
     Capabilities, DeviceInfo, DeviceMemory, Exported, HostSlice, MemoryError, MemoryKind,
     Protection, check_chunk_size, check_copy,
@@ -193,6 +195,7 @@ impl DeviceMemory for VmmDevice {
             bytes,
             protection,
             held: true,
+            readers: Mutex::default(),
             _chunk: Arc::clone(&chunk.0),
         };
         mapping.protect(&self.context)?;
@@ -231,6 +234,33 @@ impl DeviceMemory for VmmDevice {
     ) -> Result<(), MemoryError> {
         check_copy(to.protection, offset, from.bytes().len(), to.bytes)?;
         stream.copy_in(Arc::<VmmMapping>::clone(to), to.address + offset, from)
+    }
+
+    fn is_linked(&self, from: &Self) -> Result<bool, MemoryError> {
+        self.context.reaches(&from.context)
+    }
+
+    fn copy_across(
+        &self,
+        stream: &mut CudaStream,
+        to: &Arc<VmmMapping>,
+        offset: u64,
+        source: &Self,
+        from: &Arc<VmmMapping>,
+        part: Range<u64>,
+    ) -> Result<(), MemoryError> {
+        let len = check_across(&part, from.bytes)?;
+        check_copy(to.protection, offset, len, to.bytes)?;
+        if !self.is_linked(source)? {
+            return Err(NO_LINK);
+        }
+        from.let_read(&source.context, &self.context)?;
+        let to = (Arc::<VmmMapping>::clone(to) as Arc<_>, to.address + offset);
+        let from = (
+            Arc::<VmmMapping>::clone(from) as Arc<_>,
+            from.address + part.start,
+        );
+        stream.copy_across(to, from, len)
     }
 
     fn record(&self, stream: &mut CudaStream) -> Result<CudaEvent, MemoryError> {

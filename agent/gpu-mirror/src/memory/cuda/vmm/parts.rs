@@ -1,8 +1,9 @@
 //! Ranges, chunks and mappings of virtual memory, and how each is freed.
 #![expect(unsafe_code, reason = "calls into the driver")]
 
+use std::collections::BTreeSet;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys;
 
@@ -43,14 +44,16 @@ pub struct VmmMapping {
     pub(super) protection: Protection,
     /// True if the driver enforces the protection.
     pub(super) held: bool,
+    /// Other devices that may read it.
+    pub(super) readers: Mutex<BTreeSet<sys::CUdevice>>,
     pub(super) _chunk: Arc<Inner>,
 }
 
-/// The device in the form that the driver expects.
-fn location(context: &CudaContext) -> sys::CUmemLocation {
+/// A device in the form that the driver expects.
+fn location(device: sys::CUdevice) -> sys::CUmemLocation {
     sys::CUmemLocation {
         type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-        id: context.device(),
+        id: device,
     }
 }
 
@@ -59,7 +62,7 @@ pub(super) fn properties(context: &CudaContext) -> sys::CUmemAllocationProp {
     sys::CUmemAllocationProp {
         type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
         requestedHandleTypes: DESCRIPTOR,
-        location: location(context),
+        location: location(context.device()),
         win32HandleMetaData: ptr::null_mut(),
         allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
             compressionType: 0,
@@ -115,13 +118,14 @@ impl VmmMapping {
         use sys::CUmemAccess_flags::{
             CU_MEM_ACCESS_FLAGS_PROT_READ as READ, CU_MEM_ACCESS_FLAGS_PROT_READWRITE as READ_WRITE,
         };
+        let device = context.device();
         let code = match self.protection {
-            Protection::ReadWrite => self.set_access(context, READ_WRITE)?,
-            Protection::ReadOnly => match self.set_access(context, READ)? {
+            Protection::ReadWrite => self.set_access(context, device, READ_WRITE)?,
+            Protection::ReadOnly => match self.set_access(context, device, READ)? {
                 NOT_SUPPORTED => {
                     self.held = false;
                     tracing::debug!("the driver has no read-only mappings");
-                    self.set_access(context, READ_WRITE)?
+                    self.set_access(context, device, READ_WRITE)?
                 }
                 code => code,
             },
@@ -129,13 +133,38 @@ impl VmmMapping {
         check(code, "set the protection of device memory")
     }
 
+    /// Lets another device read the mapping over a link. Memory of `cuMemCreate` has no other way:
+    /// `cuCtxEnablePeerAccess` is for that of `cuMemAlloc`
+    /// ([FBGEMM#1875](https://github.com/pytorch/FBGEMM/pull/1875)).
+    pub(super) fn let_read(
+        &self,
+        context: &CudaContext,
+        reader: &CudaContext,
+    ) -> Result<(), MemoryError> {
+        use sys::CUmemAccess_flags::{
+            CU_MEM_ACCESS_FLAGS_PROT_READ as READ, CU_MEM_ACCESS_FLAGS_PROT_READWRITE as READ_WRITE,
+        };
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if readers.contains(&reader.device()) {
+            return Ok(());
+        }
+        let code = match self.set_access(context, reader.device(), READ)? {
+            NOT_SUPPORTED => self.set_access(context, reader.device(), READ_WRITE)?,
+            code => code,
+        };
+        check(code, "let another device read device memory")?;
+        readers.insert(reader.device());
+        Ok(())
+    }
+
     fn set_access(
         &self,
         context: &CudaContext,
+        device: sys::CUdevice,
         flags: sys::CUmemAccess_flags,
     ) -> Result<u32, MemoryError> {
         let current = context.enter()?;
-        let location = location(context);
+        let location = location(device);
         let access = sys::CUmemAccessDesc { location, flags };
         let (address, bytes) = (self.address, self.bytes as usize);
         // SAFETY: all of the range is mapped, and one description is passed.

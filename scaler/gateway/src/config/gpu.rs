@@ -1,0 +1,351 @@
+//! Pools of GPUs in the configuration: executors, policy and functions.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tetris_conventions::duration;
+use tetris_scaler_core::Slo;
+use tetris_scaler_dispatch::gpu::{GpuPolicy, SharingRules, TorporRules};
+
+use super::check::{is_name, least};
+use crate::gpu::MemberRules;
+
+/// A pool of GPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct GpuPoolConfig {
+    /// Addresses of the executors, each of which is bound to one GPU.
+    pub executors: Vec<SocketAddr>,
+    /// Policy that gives requests to GPUs.
+    #[serde(default)]
+    pub policy: PolicyConfig,
+    /// Maximum number of waiting requests of all functions.
+    #[serde(default = "super::usual_queue")]
+    pub queue: usize,
+    /// Interval in which each executor is asked for its state.
+    #[serde(
+        rename = "poll",
+        with = "duration::milliseconds",
+        default = "usual_poll_ms"
+    )]
+    pub poll_ms: u64,
+    /// Functions by name.
+    #[serde(default)]
+    pub function: BTreeMap<String, GpuFunctionConfig>,
+}
+
+/// A policy with its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, tag = "name", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum PolicyConfig {
+    /// LB of GPU-FaaS.
+    Lb {},
+    /// LALB of GPU-FaaS.
+    Lalb {},
+    /// LALBO3 of GPU-FaaS.
+    Lalbo3 {
+        /// Number of times that a waiting request may be overtaken.
+        #[serde(default = "lalbo3_limit")]
+        overtaking_limit: u32,
+    },
+    /// Torpor.
+    Torpor {
+        /// True for functions by their required request count, false for the order of arrival.
+        #[serde(default = "yes")]
+        by_required_count: bool,
+        /// True to prefer links and idle switches, false for any idle GPU.
+        #[serde(default = "yes")]
+        avoids_interference: bool,
+        /// True to evict replicas and light models first, false for the least recently used.
+        #[serde(default = "yes")]
+        evicts_light_first: bool,
+        /// A model is light if its transfer takes at most this part of its inference, in percent.
+        #[serde(default = "light_percent")]
+        light_percent: u32,
+        /// True to refuse requests that cannot be in time.
+        #[serde(default)]
+        reject_late: bool,
+    },
+    /// Our own.
+    Sharing {
+        /// Number of times that a waiting request may be overtaken.
+        #[serde(default = "sharing_limit")]
+        overtaking_limit: u32,
+        /// Slack below which a request is urgent, in percent of its time of service.
+        #[serde(default = "urgent_percent")]
+        urgent_percent: u32,
+        /// True to refuse requests that cannot be in time.
+        #[serde(default = "yes")]
+        reject_late: bool,
+    },
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        Self::Sharing {
+            overtaking_limit: sharing_limit(),
+            urgent_percent: urgent_percent(),
+            reject_late: true,
+        }
+    }
+}
+
+impl PolicyConfig {
+    pub(crate) fn policy(&self) -> GpuPolicy {
+        match *self {
+            Self::Lb {} => GpuPolicy::LoadBalancing,
+            Self::Lalb {} => GpuPolicy::LALB,
+            Self::Lalbo3 { overtaking_limit } => GpuPolicy::LocalityAware { overtaking_limit },
+            Self::Torpor {
+                by_required_count,
+                avoids_interference,
+                evicts_light_first,
+                light_percent,
+                reject_late,
+            } => GpuPolicy::Torpor(TorporRules {
+                by_required_count,
+                avoids_interference,
+                evicts_light_first,
+                light_permille: u64::from(light_percent) * 10,
+                rejects_late: reject_late,
+            }),
+            Self::Sharing {
+                overtaking_limit,
+                urgent_percent,
+                reject_late,
+            } => GpuPolicy::Sharing(SharingRules {
+                overtaking_limit,
+                urgent_permille: u64::from(urgent_percent) * 10,
+                rejects_late: reject_late,
+            }),
+        }
+    }
+}
+
+/// A function of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct GpuFunctionConfig {
+    /// Objective of its latency.
+    #[serde(rename = "slo", with = "duration::milliseconds")]
+    pub slo_ms: u64,
+    /// Latency of an inference with all weights on the GPU.
+    #[serde(rename = "latency", with = "duration::milliseconds")]
+    pub latency_ms: u64,
+    /// Part of it that follows the last byte of a load; all of it if it is left out.
+    #[serde(rename = "after_load", with = "optional_ms", default)]
+    pub after_load_ms: Option<u64>,
+    /// Name of its model at the executors; the function's name if it is left out.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Longest time for which a request waits for a GPU.
+    #[serde(
+        rename = "wait",
+        with = "duration::milliseconds",
+        default = "super::usual_wait_ms"
+    )]
+    pub wait_ms: u64,
+    /// True if a request may be sent again when its executor is lost before an answer.
+    #[serde(default)]
+    pub idempotent: bool,
+    /// Hosts of requests for it.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Models of the Open Inference Protocol that it serves.
+    #[serde(default)]
+    pub models: Vec<String>,
+}
+
+impl GpuPoolConfig {
+    /// Interval in which each executor is asked for its state.
+    pub(crate) const fn poll(&self) -> Duration {
+        Duration::from_millis(self.poll_ms)
+    }
+
+    pub(super) fn check(&self, pool: &str) -> Result<(), String> {
+        let field = |field: &str| format!("gpu_pool.{pool}.{field}");
+        least(&field("poll"), self.poll_ms, 1)?;
+        for (at, address) in self.executors.iter().enumerate() {
+            let before = self.executors.get(..at).unwrap_or_default();
+            if before.contains(address) {
+                let field = field("executors");
+                return Err(format!(
+                    "{field} has {address} again; list each executor once"
+                ));
+            }
+        }
+        for (name, function) in &self.function {
+            let field = |of: &str| field(&format!("function.{name}.{of}"));
+            Slo::try_from_us(function.slo_ms.saturating_mul(1_000))
+                .map_err(|error| format!("{}: {error}", field("slo")))?;
+            least(&field("latency"), function.latency_ms, 1)?;
+            let after_ms = function.after_load_ms.unwrap_or(0);
+            if after_ms > function.latency_ms {
+                let most = function.latency_ms;
+                return Err(format!(
+                    "{} is {after_ms} ms, expected {most} at most, the latency",
+                    field("after_load")
+                ));
+            }
+            let model = function.model_name(name);
+            if !is_name(model) {
+                return Err(format!(
+                    "{} is \"{model}\", expected letters, digits, `-`, `_` and `.`",
+                    field("model")
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl GpuFunctionConfig {
+    fn model_name<'a>(&'a self, function: &'a str) -> &'a str {
+        self.model.as_deref().unwrap_or(function)
+    }
+
+    pub(crate) fn rules(&self, function: &str) -> MemberRules {
+        MemberRules {
+            slo: Duration::from_millis(self.slo_ms),
+            wait: Duration::from_millis(self.wait_ms),
+            model: self.model_name(function).to_owned(),
+            aliases: self.models.clone(),
+            latency: Duration::from_millis(self.latency_ms),
+            after_load: Duration::from_millis(self.after_load_ms.unwrap_or(self.latency_ms)),
+            idempotent: self.idempotent,
+        }
+    }
+}
+
+/// A duration in milliseconds that may be left out.
+mod optional_ms {
+    use serde::Deserializer;
+    use tetris_conventions::duration;
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        duration::milliseconds::deserialize(from).map(Some)
+    }
+}
+
+const fn usual_poll_ms() -> u64 {
+    250
+}
+
+const fn lalbo3_limit() -> u32 {
+    25
+}
+
+const fn sharing_limit() -> u32 {
+    100
+}
+
+const fn urgent_percent() -> u32 {
+    50
+}
+
+const fn light_percent() -> u32 {
+    100
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    use super::*;
+
+    const FILE: &str = r#"
+[gpu_pool.main]
+executors = ["127.0.0.1:8001", "127.0.0.1:8002"]
+
+[gpu_pool.main.policy]
+name = "torpor"
+light_percent = 200
+
+[gpu_pool.main.function.embed]
+slo = "80ms"
+latency = "26ms"
+model = "minilm"
+"#;
+
+    #[test]
+    fn a_pool_has_executors_a_policy_and_functions() {
+        let pool = &Config::parse(FILE).unwrap().gpu_pool["main"];
+        let expected = TorporRules {
+            light_permille: 2_000,
+            ..TorporRules::default()
+        };
+        assert_eq!(pool.policy.policy(), GpuPolicy::Torpor(expected));
+        let rules = pool.function["embed"].rules("embed");
+        assert_eq!((rules.model.as_str(), rules.idempotent), ("minilm", false));
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_policies() {
+        for (name, expected) in [
+            ("lb", GpuPolicy::LoadBalancing),
+            ("lalb", GpuPolicy::LALB),
+            ("lalbo3", GpuPolicy::LALBO3),
+            ("torpor", GpuPolicy::Torpor(TorporRules::default())),
+            ("sharing", GpuPolicy::Sharing(SharingRules::default())),
+        ] {
+            let text =
+                format!("[gpu_pool.a]\nexecutors = []\n[gpu_pool.a.policy]\nname = \"{name}\"\n");
+            let config = Config::parse(&text).unwrap();
+            assert_eq!(config.gpu_pool["a"].policy.policy(), expected);
+        }
+        assert_eq!(
+            PolicyConfig::default().policy(),
+            GpuPolicy::Sharing(SharingRules::default())
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        for (from, to, says) in [
+            (
+                "8002",
+                "8001",
+                "gpu_pool.main.executors has 127.0.0.1:8001 again",
+            ),
+            (
+                "\"80ms\"",
+                "0",
+                "gpu_pool.main.function.embed.slo: `slo_us` is 0",
+            ),
+            (
+                "\"26ms\"",
+                "0",
+                "function.embed.latency is 0, expected at least 1",
+            ),
+            (
+                "model =",
+                "after_load = 27\nmodel =",
+                "after_load is 27 ms, expected 26 at most",
+            ),
+            ("\"minilm\"", "\"a/b\"", "function.embed.model is \"a/b\""),
+            ("torpor", "best", "unknown variant `best`"),
+            (
+                "light_percent",
+                "heavy_percent",
+                "unknown field `heavy_percent`",
+            ),
+            (
+                "[gpu_pool.main.function.embed]",
+                "[function.embed]\nslo = 1\n[gpu_pool.main.function.embed]",
+                "function.embed is in gpu_pool.main as well",
+            ),
+        ] {
+            let error = Config::parse(&FILE.replace(from, to)).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Functions and pools of the configuration file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::{Config, FunctionConfig, GpuPoolConfig, PolicyConfig};
+use crate::function::{Function, FunctionName};
+use crate::gpu::{GpuPool, Member};
+use crate::routes::{Route, Routes};
+
+/// Functions of the file. They stay the same ones when the file changes, with all their requests.
+#[derive(Debug, Default)]
+pub(crate) struct Functions {
+    functions: BTreeMap<String, Arc<Function>>,
+    pools: BTreeMap<String, KnownPool>,
+}
+
+#[derive(Debug)]
+struct KnownPool {
+    pool: Arc<GpuPool>,
+    /// Settings that stay until the next start.
+    policy: PolicyConfig,
+    /// Numbers of functions in the pool: the same for the life of the pool.
+    numbers: BTreeMap<String, u32>,
+}
+
+impl Functions {
+    /// Takes a configuration, and returns its routes.
+    pub(crate) fn update(&mut self, config: &Config) -> Arc<Routes> {
+        self.functions
+            .retain(|name, _| config.function.contains_key(name));
+        self.pools
+            .retain(|name, _| config.gpu_pool.contains_key(name));
+        let mut routes = Vec::new();
+        for (name, of) in &config.function {
+            routes.extend(self.with_instances(name, of));
+        }
+        let mut pools = Vec::new();
+        for (name, of) in &config.gpu_pool {
+            let known = self
+                .pools
+                .entry(name.clone())
+                .or_insert_with(|| KnownPool::new(name, of));
+            routes.extend(known.update(name, of));
+            pools.push(Arc::clone(&known.pool));
+        }
+        Arc::new(Routes::new(routes).with_pools(pools))
+    }
+
+    fn with_instances(&mut self, name: &str, of: &FunctionConfig) -> Option<Route> {
+        let rules = of.rules()?;
+        let function = self
+            .functions
+            .entry(name.to_owned())
+            .or_insert_with(|| Function::new(of_file(name), rules));
+        function.set_rules(rules);
+        function.set_instances(&of.instances());
+        Some(route(Arc::clone(function), &of.hosts, &of.models))
+    }
+}
+
+impl KnownPool {
+    fn new(name: &str, of: &GpuPoolConfig) -> Self {
+        Self {
+            pool: GpuPool::new(name, of.policy.policy(), of.queue, of.poll()),
+            policy: of.policy.clone(),
+            numbers: BTreeMap::new(),
+        }
+    }
+
+    /// Takes executors and functions. Functions are made anew: their requests are the pool's.
+    fn update(&mut self, name: &str, of: &GpuPoolConfig) -> Vec<Route> {
+        if self.policy != of.policy {
+            tracing::warn!(
+                pool = name,
+                "the policy of a pool stays until the next start"
+            );
+        }
+        let functions = of.function.iter().map(|(name, of)| {
+            let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+            let number = *self.numbers.entry(name.clone()).or_insert(next);
+            let member = Member::new(&self.pool, number, of.rules(name));
+            route(
+                Function::on_gpus(of_file(name), member),
+                &of.hosts,
+                &of.models,
+            )
+        });
+        let routes = functions.collect();
+        self.pool.set_executors(&of.executors);
+        routes
+    }
+}
+
+fn of_file(name: &str) -> FunctionName {
+    FunctionName {
+        namespace: String::new(),
+        name: name.to_owned(),
+    }
+}
+
+fn route(function: Arc<Function>, hosts: &[String], models: &[String]) -> Route {
+    Route {
+        function,
+        hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+        models: models.to_vec(),
+    }
+}

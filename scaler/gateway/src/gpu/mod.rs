@@ -1,0 +1,35 @@
+//! Pools of GPUs: requests of many functions wait in one queue, and are bound to a GPU when they are
+//! dispatched.
+//!
+//! The decisions are those of [`tetris_scaler_dispatch::gpu`]. This part carries them out and tells
+//! that library what has happened.
+//!
+//! - [`status`]: the page of an executor, a server that is bound to one GPU
+//! - `client`: requests of the gateway's own to executors
+//! - `executor`: an executor, and the task that asks for its page
+//! - `state`, `learn`: the scheduler behind the pool's lock, and the facts that pages tell it
+//! - `pool`: requests that wait, and requests that a GPU has
+//! - `member`: a function of the pool
+//!
+//! **Flow.** A request is queued, and refused if the queue is full or no GPU can have it in time. When
+//! the policy gives it to a GPU, the executor is asked to unload the evicted models and to load the
+//! request's own; it takes both orders at once. Then the request itself is sent, which waits there
+//! for the bytes. An executor that refuses the orders or cannot be reached has not got the request:
+//! another GPU can have it.
+
+mod client;
+mod executor;
+mod grant;
+mod learn;
+mod member;
+mod models;
+mod pool;
+mod report;
+mod state;
+pub mod status;
+mod timer;
+
+pub(crate) use grant::GpuGrant;
+pub(crate) use member::{Member, MemberRules};
+pub(crate) use pool::GpuPool;
+pub use report::PoolReport;

@@ -1,0 +1,152 @@
+"""Life of a server process: listen, prepare, be ready, stop.
+
+Flow:
+    1. Listen, and print the address on standard output. Now the server is live, but not ready.
+    2. In a thread: prepare. Then it is ready.
+    3. SIGTERM or SIGINT: it is not ready and takes no new connections. It ends when all requests are
+       answered, or at the deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from queue import SimpleQueue
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+
+from tetris_instance.errors import ConfigurationError
+from tetris_instance.options import Options
+
+_log = logging.getLogger("tetris_instance")
+_BACKLOG = 1024
+#: Longer than the usual keep-alive of clients and proxies, so that they close idle connections.
+_KEEP_ALIVE_S = 75
+
+
+class Life(ABC):
+    """A server from start to end.
+
+    Args:
+        options: Options of the server.
+        application: Its HTTP application.
+    """
+
+    def __init__(self, options: Options, application: Starlette) -> None:
+        self._options = options
+        self._failure: Exception | None = None
+        self._bound: SimpleQueue[int] = SimpleQueue()
+        config = uvicorn.Config(
+            application,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=_BACKLOG,
+            log_level=options.log_level if options.log_level != "info" else "warning",
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=options.stop_s,
+        )
+        self._http = _Http(config, self._on_stop)
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make the server ready, in a thread.
+
+        Raises:
+            Exception: It cannot be ready, and ends with status 1.
+        """
+
+    @abstractmethod
+    def _on_stop(self) -> None:
+        """Stop from a signal handler in the main thread, without waiting for a lock that it may
+        hold.
+        """
+
+    @abstractmethod
+    def _end(self) -> bool:
+        """End after the last answer, or at the deadline; return true if no thread computes."""
+
+    def run(self) -> int:
+        """Serve until a signal, and return the exit status.
+
+        Raises:
+            ConfigurationError: The server cannot listen on the address.
+        """
+        listener = _listen(self._options.host, self._options.port)
+        if threading.current_thread() is threading.main_thread():
+            # A reader of the address may send a signal at once.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, self._http.handle_exit)
+        host, port = listener.getsockname()[:2]
+        self._bound.put(port)
+        shown_host = f"[{host}]" if ":" in host else host
+        print(f"listening on http://{shown_host}:{port}", flush=True)
+        threading.Thread(target=self._load, name="load", daemon=True).start()
+        asyncio.run(self._http.serve([listener]))
+        return self._finish()
+
+    def port(self) -> int:
+        """Wait until :meth:`run` listens in another thread, and return the port. Call it once."""
+        return self._bound.get()
+
+    def stop(self) -> None:
+        """Stop as on a signal, from another thread."""
+        self._http.handle_exit(signal.SIGTERM, None)
+
+    def _load(self) -> None:
+        try:
+            self._prepare()
+        except Exception as error:
+            self._failure = error
+            self._http.should_exit = True
+
+    def _finish(self) -> int:
+        ended = self._end()
+        if self._failure is not None:
+            print(f"tetris-instance: {self._failure}", file=sys.stderr, flush=True)
+            if not isinstance(self._failure, ConfigurationError):
+                _log.error("the model cannot be served", exc_info=self._failure)
+        status = 0 if self._failure is None else 1
+        if not ended:
+            # A library is loading or computing, and cannot be interrupted.
+            sys.stdout.flush()
+            os._exit(status)
+        return status
+
+
+class _Http(uvicorn.Server):
+    """Exits with status 0 after a signal, and at once after a second one."""
+
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_stop = on_stop
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            self.force_exit = True
+        self.should_exit = True
+        self._on_stop()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen on {host}, port {port}: {error}") from error
+    return listener

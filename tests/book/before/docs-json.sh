@@ -1,0 +1,1 @@
+tetris init >init.log

@@ -1,0 +1,10 @@
+# A model of 16 MiB.
+python3 - <<'MODEL'
+import json
+import os
+
+length = 16 << 20
+header = json.dumps({"weight": {"dtype": "F32", "shape": [length // 4], "data_offsets": [0, length]}}).encode()
+with open("model.safetensors", "wb") as file:
+    file.write(len(header).to_bytes(8, "little") + header + os.urandom(length))
+MODEL
