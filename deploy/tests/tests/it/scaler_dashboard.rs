@@ -17,7 +17,7 @@ use tetris_deploy_tests::files;
 use tetris_deploy_tests::objects::{Objects, list, text};
 use tetris_deploy_tests::skipped::skipped;
 use tetris_scaler::metrics::Metrics;
-use tetris_scaler::resources::{InferenceFunction, ModelProfile, Percentile, parse};
+use tetris_scaler::resources::{InferenceFunction, ModelProfile, parse};
 use tetris_scaler::state::{FunctionState, Key, Snapshot, published};
 use tetris_scaler_core::{FunctionDecision, FunctionModel, FunctionOutcome, Rate};
 
@@ -51,7 +51,7 @@ fn function() -> FunctionState {
     let function = function.checked().unwrap();
     let profile: ModelProfile = parse(of("ModelProfile")).unwrap();
     let profile = profile.checked().unwrap();
-    let selected = profile.select(Percentile::default(), &[]).unwrap();
+    let selected = profile.for_function(&function, Vec::new()).unwrap();
     FunctionState {
         model: Arc::new(FunctionModel {
             name: function.name.clone(),
