@@ -57,7 +57,7 @@ fn mirror(out: &mut Families<'_>, status: &GpuMirrorStatus) -> fmt::Result {
 type OfDevice = (&'static str, bool, &'static str, fn(&DeviceReport) -> u64);
 
 #[rustfmt::skip]
-const OF_DEVICES: [OfDevice; 21] = [
+const OF_DEVICES: [OfDevice; 25] = [
     ("gpu_device_up", false, "0 when the device was lost: nothing is copied to it until the daemon is restarted", |d| u64::from(d.lost.is_none())),
     ("gpu_device_exclusive", false, "1 when the device was in compute mode EXCLUSIVE_PROCESS at the start: no client can open it", |d| u64::from(d.mode == DeviceMode::Exclusive)),
     ("gpu_device_mps", false, "1 when the GPU mirror was a client of MPS at the start: one client's fault ends every model on the device", |d| u64::from(d.mode == DeviceMode::Mps)),
