@@ -1,8 +1,8 @@
 # Names for the project's scripts. Nobody needs just: each recipe is one command.
 
 # Formatting, lints, documentation, dependencies, spelling, features
-check:
-    tests/check
+check *ARGS:
+    tests/check {{ARGS}}
 
 # Every test in Rust
 test *ARGS:
@@ -79,6 +79,18 @@ book *ARGS:
 # Images of the daemon, the agent, the scaler and the webhook
 images:
     deploy/images/build tetris-node tetris-agent tetris-scaler tetris-webhook
+
+# Packages of the crates for crates.io, each built from its package
+crates *ARGS:
+    release/crates {{ARGS}}
+
+# Wheels for x86-64 and aarch64 and the source distribution, checked and installed into empty environments
+wheels *ARGS:
+    release/wheels {{ARGS}}
+
+# Version, changelog and fixtures against the tag of a release, such as v0.1.0
+release-check *ARGS:
+    release/check {{ARGS}}
 
 # What CI runs
 ci:

@@ -16,7 +16,8 @@ def mistakes() -> list[str]:
     found += [f"docs/SUMMARY.md lists {shown(path)} twice" for path in sorted(twice)]
     in_book = set(chapters())
     for path in all_pages():
-        if path != SUMMARY and path not in in_book:
+        # Templates of the repository's host are no pages to read.
+        if path != SUMMARY and path not in in_book and not path.is_relative_to(ROOT / ".github"):
             found.append(f"{shown(path)} is no chapter of the book: add it to docs/SUMMARY.md")
         found += of_page(path)
     return found

@@ -120,6 +120,8 @@ mod tests {
 
     #[test]
     fn a_model_is_there_when_all_its_parts_are() {
+        use ModelState::{Absent, Loading, Resident};
+
         let named = NamedModel::new(&objects(0, 4), 2).unwrap();
         let [first, second] = named.parts() else {
             panic!("expected two parts");
@@ -127,7 +129,6 @@ mod tests {
         assert_eq!(named.bytes, 16);
         let presence =
             |one, other| named.presence(&[entry(*second, other, 0), entry(*first, one, 0)]);
-        use ModelState::{Absent, Loading, Resident};
         assert_eq!(presence(Resident, Resident), (Resident, 0));
         assert_eq!(presence(Resident, Absent), (Absent, 8));
         assert_eq!(presence(Loading, Absent).0, Loading);

@@ -14,6 +14,10 @@ use crate::store::OpenStore;
 pub(crate) type Wanted = (Vec<OpenStore>, GpuMirrorConfig);
 
 /// Orders to the thread. The sender of one may have stopped waiting when it is done.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one exists at a time, and is taken apart at once"
+)]
 pub(crate) enum Order {
     /// Serve these stores and no others.
     Serve(Wanted, SyncSender<()>),

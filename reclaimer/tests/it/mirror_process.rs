@@ -253,7 +253,7 @@ fn a_client_loads_a_model_into_device_memory_of_a_process_without_rights() {
     let on_gpus = || -> Vec<String> {
         let gpus = broker.thread.view().gpus();
         let stores = gpus.iter().flat_map(|gpu| &gpu.stores);
-        stores.flat_map(|store| store.objects.to_vec()).collect()
+        stores.flat_map(|store| store.objects.clone()).collect()
     };
     let named = [object.id.to_string()];
     eventually("the object in the inventory", || {

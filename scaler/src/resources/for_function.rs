@@ -96,7 +96,7 @@ impl CheckedFunction {
         let all: Vec<String> = profile
             .configurations
             .iter()
-            .map(|one| one.name())
+            .map(MeasuredConfiguration::name)
             .collect();
         let mut names = self.configurations.iter().enumerate();
         let Some((index, name)) = names.find(|(_, name)| !all.contains(name)) else {

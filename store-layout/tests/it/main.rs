@@ -1,5 +1,6 @@
 //! The protocols of LAYOUT.md on real files, and the seeds of a fuzz target.
 
+mod compatibility;
 mod examples;
 mod fuzz_corpus;
 mod held;

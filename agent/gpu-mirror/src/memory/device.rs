@@ -94,12 +94,11 @@ pub trait DeviceMemory: Send + Sync + 'static {
     ) -> Result<(), MemoryError>;
     /// Returns true if a direct link joins `from` to this device, so that [`Self::copy_across`] needs
     /// no host memory.
-    fn is_linked(&self, from: &Self) -> Result<bool, MemoryError> {
-        let _unused = from;
+    fn is_linked(&self, _from: &Self) -> Result<bool, MemoryError> {
         Ok(false)
     }
-    /// Queues a copy of a `part` of a mapping of the device `source`, in bytes, to `offset` bytes
-    /// into `to`, over the link between the devices. The stream, one of this device, keeps
+    /// Queues a copy of the `_part` of a mapping of the device `_source`, in bytes, to `_offset` bytes
+    /// into `_to`, over the link between the devices. The stream, one of this device, keeps
     /// both mappings as it keeps host memory. Nothing may write to the source meanwhile.
     ///
     /// # Errors
@@ -107,14 +106,13 @@ pub trait DeviceMemory: Send + Sync + 'static {
     /// [`MemoryError::Unsupported`] if no link joins the devices.
     fn copy_across(
         &self,
-        stream: &mut Self::Stream,
-        to: &Arc<Self::Mapping>,
-        offset: u64,
-        source: &Self,
-        from: &Arc<Self::Mapping>,
-        part: std::ops::Range<u64>,
+        _stream: &mut Self::Stream,
+        _to: &Arc<Self::Mapping>,
+        _offset: u64,
+        _source: &Self,
+        _from: &Arc<Self::Mapping>,
+        _part: std::ops::Range<u64>,
     ) -> Result<(), MemoryError> {
-        let _unused = (stream, to, offset, source, from, part);
         Err(NO_LINK)
     }
     /// Records an event that happens after everything queued so far.

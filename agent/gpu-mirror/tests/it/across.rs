@@ -135,17 +135,17 @@ fn only_what_the_other_device_has_comes_from_there() {
 fn what_does_not_arrive_comes_from_the_host() {
     for across in 0..4 {
         let pair = Pair::new(Some(25), Some(100));
-        let _first = pair.load_on(0);
+        let first = pair.load_on(0);
         pair.devices[1].set_faults(Faults {
             across,
             ..Faults::default()
         });
-        let _second = pair.load_on(1);
+        let second = pair.load_on(1);
         let counters = pair.counters(2 * BYTES);
         assert_eq!(counters.across_bytes, across * MIB);
         assert_eq!((counters.failed_across, counters.failed_transfers), (1, 0));
         // Nothing stays pinned: another model takes all of the first device.
-        drop((_first, _second));
+        drop((first, second));
         let names: Vec<_> = (0..16).map(|at| format!("other {at}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let other = publish(&pair.store, &names, KIB);

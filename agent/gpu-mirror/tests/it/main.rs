@@ -2,6 +2,7 @@
 //! where there is one, on a GPU.
 
 mod across;
+mod compatibility;
 mod compute;
 mod conformance;
 mod cuda;

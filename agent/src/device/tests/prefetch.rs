@@ -116,8 +116,10 @@ fn failures_have_their_reasons() {
         *absent.wait(LONG).unwrap_err(),
         DeviceError::Load(_)
     ));
-    let mut options = PrefetchOptions::default();
-    options.device = Some(7);
+    let options = PrefetchOptions {
+        device: Some(7),
+        ..PrefetchOptions::default()
+    };
     let path = world.file(1..2);
     let nowhere = world.registry.prefetch(&world.agent, &path, options);
     let error = nowhere.unwrap_err();

@@ -14,6 +14,7 @@ mod inference_pool;
 mod monitoring;
 mod policies;
 mod processes;
+mod remote;
 mod restricted;
 mod rights;
 mod sbom;

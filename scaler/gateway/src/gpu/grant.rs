@@ -54,13 +54,11 @@ impl Request {
     ) -> Result<GpuGrant, Refusal> {
         loop {
             let until = tokio::time::Instant::from_std(self.until);
-            let given = match tokio::time::timeout_at(until, waiting).await {
-                Ok(Ok(answer)) => answer.inspect_err(|_| self.ended = true)?,
-                Ok(Err(_)) | Err(_) => {
-                    let instances = self.pool.available();
-                    return Err(Refusal::Expired { instances });
-                }
+            let Ok(Ok(answer)) = tokio::time::timeout_at(until, waiting).await else {
+                let instances = self.pool.available();
+                return Err(Refusal::Expired { instances });
             };
+            let given = answer.inspect_err(|_| self.ended = true)?;
             let reason = match order(&given).await {
                 Ok(()) => {
                     return Ok(GpuGrant {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tetris_gpu_mirror::memory::DeviceMemory;
-use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice};
+use tetris_gpu_mirror::memory::cuda::VmmDevice;
 use tetris_gpu_mirror::server::{Limits, ServerConfig};
 
 use super::served::{Served, check};
@@ -63,28 +63,12 @@ fn turns_by_descriptors() {
 }
 
 #[test]
-#[ignore = "other tests run it in a process of its own"]
-fn turns_by_handles() {
-    take_turns(IpcDevice::open(0).unwrap());
-}
-
-#[test]
 fn nothing_is_created_while_a_client_waits() {
     for driver in FakeDriver::each() {
         // The first call after those of the start fails, and all further ones.
         let driver = driver.with_room(ROOM_MIB);
         let driver = driver.failing(&format!("cuMemCreate:2:{}:1000", CHUNKS + 1));
         driver.run_one("fake::spares::turns_by_descriptors");
-        driver.check();
-    }
-}
-
-#[test]
-fn nothing_is_allocated_while_a_client_waits() {
-    for driver in FakeDriver::each() {
-        let driver = driver.with_room(ROOM_MIB);
-        let driver = driver.failing(&format!("cuMemAlloc_v2:2:{}:1000", CHUNKS + 1));
-        driver.run_one("fake::spares::turns_by_handles");
         driver.check();
     }
 }

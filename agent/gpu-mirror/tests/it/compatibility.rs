@@ -1,0 +1,305 @@
+//! Frames that released versions of the protocol wrote, which later versions read (docs/compatibility.md).
+//!
+//! A fixture has a line for each message: its side and name, and the frame in hexadecimal. `UPDATE_FIXTURES=1` adds the messages
+//! that the one of the current version lacks, and changes no line.
+
+use std::path::{Path, PathBuf};
+
+use tetris_gpu_mirror::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
+use tetris_gpu_mirror::protocol::{
+    Acquire, Describe, Description, DeviceEntry, DeviceStatus, ErrorCode, LinkEntry, ModelEntry,
+    ModelNamed, ModelState, PROTOCOL, PlaceEntry, Reason, Refused, Reply, Request, StatusReport,
+    TransferEntry,
+};
+use tetris_gpu_mirror::residency::ModelKey;
+use tetris_store_layout::{Digest, ManifestId, ObjectId, ObjectRef};
+use tetris_wire::{FRAME_HEADER_BYTES, FrameHeader};
+
+/// Fixtures, by version of the protocol.
+const FIXTURES: [&str; 1] = ["mirror-1"];
+
+const UUID: DeviceUuid = DeviceUuid([1; 16]);
+const MODEL: ModelKey = ModelKey(Digest([30; 32]));
+
+fn fixture(name: &str) -> PathBuf {
+    let file = format!("tests/fixtures/{name}.frames");
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+}
+
+/// One message of each kind of a client, by name.
+fn requests() -> Vec<(&'static str, Request)> {
+    let model = |on, model| Acquire {
+        on,
+        wait_ms: 2,
+        order: 1,
+        model,
+    };
+    let acquire = |on, named| Request::Acquire(model(on, named));
+    vec![
+        (
+            "hello",
+            Request::Hello {
+                memory: MemoryKind::CudaDescriptors,
+                pid: 3,
+            },
+        ),
+        ("list-devices", Request::ListDevices),
+        (
+            "acquire-objects",
+            acquire(Some(UUID), ModelNamed::Objects(1)),
+        ),
+        (
+            "acquire-manifests",
+            acquire(
+                None,
+                ModelNamed::Manifests(vec![ManifestId(Digest([4; 32]))]),
+            ),
+        ),
+        (
+            "objects",
+            Request::Objects(vec![ObjectRef {
+                id: ObjectId(Digest([5; 32])),
+                crc: 6,
+                len: 7,
+            }]),
+        ),
+        ("order", Request::Order(vec![0])),
+        ("taken", Request::Taken),
+        ("release", Request::Release),
+        ("status", Request::Status),
+        (
+            "describe",
+            Request::Describe(Describe {
+                device: UUID,
+                models: vec![MODEL],
+            }),
+        ),
+        (
+            "prefetch",
+            Request::Prefetch(model(Some(UUID), ModelNamed::Objects(1))),
+        ),
+    ]
+}
+
+/// One message of each kind of a server, by name.
+fn replies() -> Vec<(&'static str, Reply)> {
+    let text = || "device memory is full".to_owned();
+    vec![
+        (
+            "hello-ack",
+            Reply::HelloAck {
+                memory: MemoryKind::Host,
+                server: "tetris-node 0.1.0".to_owned(),
+            },
+        ),
+        (
+            "devices",
+            Reply::Devices(vec![DeviceEntry {
+                number: 8,
+                uuid: UUID,
+                total_bytes: 9,
+                free_bytes: 10,
+                capacity_bytes: 11,
+                name: "Tesla T4".to_owned(),
+            }]),
+        ),
+        (
+            "waiting",
+            Reply::Waiting {
+                need_bytes: 12,
+                free_bytes: 13,
+            },
+        ),
+        (
+            "refused",
+            Reply::Refused(Refused {
+                reason: Reason(1),
+                missing_bytes: 14,
+                missing_objects: 15,
+                text: text(),
+            }),
+        ),
+        (
+            "granted",
+            Reply::Granted {
+                device: UUID,
+                chunks: 1,
+                objects: 1,
+                copy_bytes: 16,
+            },
+        ),
+        (
+            "places",
+            Reply::Places(vec![PlaceEntry {
+                object: ObjectId(Digest([5; 32])),
+                chunk: 0,
+                offset: 17,
+                len: 7,
+            }]),
+        ),
+        ("arrived", Reply::Arrived(vec![0])),
+        ("complete", Reply::Complete),
+        (
+            "failed",
+            Reply::Failed {
+                reason: Reason(7),
+                text: text(),
+            },
+        ),
+        ("released", Reply::Released),
+        (
+            "status-report",
+            Reply::StatusReport(StatusReport {
+                connections: 18,
+                leases: 19,
+                waiting: 20,
+                devices: vec![DeviceStatus {
+                    uuid: UUID,
+                    capacity_bytes: 21,
+                    created_bytes: 22,
+                    live_bytes: 23,
+                    held_bytes: 24,
+                    models: 25,
+                    held_models: 26,
+                }],
+            }),
+        ),
+        (
+            "error",
+            Reply::Error {
+                code: ErrorCode::OUT_OF_TURN,
+                text: text(),
+            },
+        ),
+        ("handles", Reply::Handles(vec![(27, [28; HANDLE_BYTES])])),
+        (
+            "description",
+            Reply::Description(Description {
+                device: UUID,
+                capacity_bytes: 31,
+                free_bytes: 32,
+                bytes_per_second: Some(33),
+                light_bytes: 34,
+                links: 1,
+                transfers: 2,
+                models: 1,
+                switch: "0000:17:00.0".to_owned(),
+            }),
+        ),
+        (
+            "links",
+            Reply::Links(vec![LinkEntry {
+                to: DeviceUuid([35; 16]),
+                bytes_per_second: None,
+            }]),
+        ),
+        (
+            "transfers",
+            Reply::Transfers(vec![
+                TransferEntry {
+                    model: Some(MODEL),
+                    bytes_left: 36,
+                },
+                TransferEntry {
+                    model: None,
+                    bytes_left: 37,
+                },
+            ]),
+        ),
+        (
+            "models",
+            Reply::Models(vec![ModelEntry {
+                model: MODEL,
+                state: ModelState::Loading,
+                bytes: 38,
+                bytes_left: 39,
+            }]),
+        ),
+        ("progress", Reply::Progress(40)),
+        ("chunks", Reply::Chunks(vec![29])),
+    ]
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(hexadecimal: &str) -> Vec<u8> {
+    let digits = hexadecimal.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.map(byte).collect()
+}
+
+/// A line for each message of this version: its side and name, and its frame.
+fn lines() -> Vec<(String, String)> {
+    let requests = requests().into_iter();
+    let asked = requests.map(|(name, one)| (format!("client/{name}"), one.encode()));
+    let replies = replies().into_iter();
+    let answered = replies.map(|(name, one)| (format!("server/{name}"), one.encode()));
+    let preamble = ("preamble".to_owned(), PROTOCOL.preamble().to_vec());
+    let all = std::iter::once(preamble).chain(asked).chain(answered);
+    all.map(|(name, frame)| (name, hexadecimal(&frame)))
+        .collect()
+}
+
+/// Adds the messages that the current fixture lacks.
+fn update(file: &Path) {
+    if std::env::var_os("UPDATE_FIXTURES").is_none() {
+        return;
+    }
+    let mut text = std::fs::read_to_string(file).unwrap_or_default();
+    for (name, frame) in lines() {
+        let head = format!("{name} ");
+        if !text.lines().any(|line| line.starts_with(&head)) {
+            text += &format!("{head}{frame}\n");
+        }
+    }
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, text).unwrap();
+}
+
+fn find<T>(all: Vec<(&str, T)>, wanted: &str) -> T {
+    let found = all.into_iter().find(|(name, _)| *name == wanted);
+    found.unwrap_or_else(|| panic!("no message {wanted}")).1
+}
+
+#[test]
+fn frames_of_every_version_are_read() {
+    let current = fixture("mirror-1");
+    update(&current);
+    let text = std::fs::read_to_string(current).unwrap();
+    for (name, frame) in lines() {
+        let line = format!("{name} {frame}");
+        let found = text.lines().any(|other| other == line);
+        assert!(
+            found,
+            "expected the line `{line}`; UPDATE_FIXTURES=1 adds it"
+        );
+    }
+    for fixture_name in FIXTURES {
+        let text = std::fs::read_to_string(fixture(fixture_name)).unwrap();
+        let mut lines = text.lines().map(|line| line.split_once(' ').unwrap());
+        let (_, preamble) = lines.next().unwrap();
+        let preamble = bytes(preamble).try_into().unwrap();
+        PROTOCOL.check_preamble(&preamble).unwrap();
+        for (name, frame) in lines {
+            let frame = bytes(frame);
+            let (header, payload) = frame.split_at(FRAME_HEADER_BYTES);
+            let header = FrameHeader::decode(header.try_into().unwrap()).unwrap();
+            assert_eq!(header.len, payload.len(), "{fixture_name}: {name}");
+            // Each is read as what it was, and a peer of that version reads what this one writes.
+            match name.split_once('/').unwrap() {
+                ("client", message) => {
+                    let expected = find(requests(), message);
+                    assert_eq!(Request::decode(header.kind, payload), Ok(expected.clone()));
+                    assert_eq!(expected.encode(), frame, "{fixture_name}: {name}");
+                }
+                (_, message) => {
+                    let expected = find(replies(), message);
+                    assert_eq!(Reply::decode(header.kind, payload), Ok(expected.clone()));
+                    assert_eq!(expected.encode(), frame, "{fixture_name}: {name}");
+                }
+            }
+        }
+    }
+}
