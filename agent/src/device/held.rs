@@ -21,7 +21,7 @@ pub(super) trait Held: Debug + Send + Sync {
     /// limit.
     fn wait(&self, id: Option<&ObjectId>, limit: Duration) -> Result<bool, ClientError>;
     /// Waits of this process's streams.
-    fn arrivals(&self) -> Arrivals;
+    fn arrivals(&self) -> Option<Arrivals>;
     /// Has a stream wait for an object.
     fn wait_on_stream(
         &self,
@@ -61,8 +61,8 @@ impl<D: DeviceMemory + Debug> Held for Acquired<D> {
         }
     }
 
-    fn arrivals(&self) -> Arrivals {
-        self.arrivals(LONGEST_WAIT)
+    fn arrivals(&self) -> Option<Arrivals> {
+        Some(self.arrivals(LONGEST_WAIT))
     }
 
     fn wait_on_stream(

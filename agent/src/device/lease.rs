@@ -21,7 +21,8 @@ use crate::detached::DetachedTensor;
 pub(super) struct Lease {
     held: Vec<Box<dyn Held>>,
     /// Waits of streams, for each of `held`.
-    arrivals: Vec<Arrivals>,
+    /// Waits on streams; `None` for objects that no stream can wait for.
+    arrivals: Vec<Option<Arrivals>>,
     location: Location,
     /// For each object: its index in `held`, and its address.
     index: HashMap<ObjectId, (usize, OnDevice)>,
@@ -163,7 +164,7 @@ impl Lease {
     ) -> Result<bool, DeviceError> {
         self.check()?;
         let at = self.index.get(id).map(|(at, _)| *at);
-        let found = at.and_then(|at| Some((self.held.get(at)?, self.arrivals.get(at)?)));
+        let found = at.and_then(|at| Some((self.held.get(at)?, self.arrivals.get(at)?.as_ref()?)));
         let (held, arrivals) = found.ok_or(ClientError::NoObject(*id))?;
         if self.is_complete() || held.wait(Some(id), Duration::ZERO)? {
             return Ok(false);
@@ -176,7 +177,7 @@ impl Lease {
     pub(super) fn check_streams(&self, limit: Duration) -> Result<(), DeviceError> {
         self.check()?;
         let begun = Instant::now();
-        for arrivals in &self.arrivals {
+        for arrivals in self.arrivals.iter().flatten() {
             arrivals.check(limit.saturating_sub(begun.elapsed()))?;
         }
         Ok(())
