@@ -58,6 +58,10 @@ reproduce-gpu-faas *ARGS:
 reproduce-torpor *ARGS:
     cargo run --release --locked -p tetris-scaler-simulator -- reproduce-torpor {{ARGS}}
 
+# The evaluation of TIDAL on the simulated device: the paper's figures beside ours. `--format json` for all of them
+reproduce-tidal *ARGS:
+    cargo run --release --locked -p tetris-gpu-bench --bin reproduce-tidal -- {{ARGS}}
+
 # Policies of requests to GPUs in the real gateway, with simulated executors, beside the simulator: minutes
 compare-gpu-policies:
     cargo nextest run --release --locked -p tetris-gateway --run-ignored only --no-capture -E 'test(the_order_of_all_policies)'

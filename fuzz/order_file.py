@@ -27,12 +27,26 @@ CORPUS = HERE / "corpus" / "order_file"
 #: Names of the model's tensors.
 NAMES = ["a", "b", "c"]
 
+#: A trace of two runs and two initializations.
+TRACE = {
+    "format": "tetris-order",
+    "version": 2,
+    "models": ["00ff"],
+    "inference": {"runs": 2, "uses": {"b": [0, 2, 0], "a": [70000, 2, 1]}},
+    "initialization": {"runs": 2, "uses": {"c": [0, 1, 0]}},
+    "origins": {"runs": 2, "same": {"a": "00ff"}, "dynamic": ["c"]},
+}
+
 #: Tokens that a mutation inserts.
 WORDS = [
     b'"format"',
     b'"tetris-order"',
     b'"version"',
     b'"tensors"',
+    b'"inference"',
+    b'"uses"',
+    b'"origins"',
+    b'"runs"',
     b'["a","b"]',
     b"{",
     b"}",
@@ -62,7 +76,10 @@ def seeds() -> dict[str, bytes]:
         "valid-no-names": json.dumps({**order, "tensors": []}),
         "valid-more-fields": json.dumps({**order, "later": [1.5, None]}),
         "valid-surrogate": json.dumps({**order, "tensors": ["\ud800"]}),
-        "hostile-version": json.dumps({**order, "version": 2}),
+        "hostile-version": json.dumps({**order, "version": 3}),
+        "hostile-trace": json.dumps({**order, "version": 2}),
+        "valid-trace": json.dumps(TRACE),
+        "hostile-trace-uses": json.dumps({**TRACE, "inference": {"runs": 1, "uses": {"a": [0, 2, 0]}}}),
         "hostile-version-true": json.dumps({**order, "version": True}),
         "hostile-format": json.dumps({**order, "format": "other"}),
         "hostile-names": json.dumps({**order, "tensors": ["a", 7]}),

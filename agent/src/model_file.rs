@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use tetris_loader::header::Header;
 use tetris_loader::{LoadError, Source};
-use tetris_store_layout::ManifestKind;
+use tetris_store_layout::{ManifestId, ManifestKind};
 
 use crate::agent::Agent;
+use crate::load::bound;
 use crate::model::Model;
 use crate::options::LoadOptions;
 use crate::worth::NotWorthSharing;
@@ -59,6 +60,14 @@ impl ModelFile {
         }
         self.agent.count_unshared(1, self.source.identity().size);
         Some(reason.to_string())
+    }
+
+    /// The content id of the file: the manifest that its identity is bound to in the store. Reads no
+    /// tensor. `None` for a file that the store does not know yet.
+    pub fn known_manifest(&self) -> Option<ManifestId> {
+        let store = self.agent.store()?;
+        let (_, id) = bound(&self.source, ManifestKind::Safetensors, store).next()?;
+        Some(id)
     }
 
     /// Loads the tensors, as [`Agent::load`] does.

@@ -5,8 +5,8 @@
 
 use tetris_gpu_mirror::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
 use tetris_gpu_mirror::protocol::{
-    self as gpu, Acquire, Describe, Description, DeviceEntry, DeviceStatus, LinkEntry, ModelEntry,
-    ModelNamed, ModelState, PlaceEntry, Reason, Refused, Reply, Request, StatusReport,
+    self as gpu, Acquire, Describe, Description, DeviceEntry, DeviceStatus, Kept, LinkEntry,
+    ModelEntry, ModelNamed, ModelState, PlaceEntry, Reason, Refused, Reply, Request, StatusReport,
     TransferEntry,
 };
 use tetris_gpu_mirror::residency::ModelKey;
@@ -213,6 +213,10 @@ fn requests() -> Vec<Vec<u8>> {
             order: 0,
             model: ModelNamed::Objects(1),
         }),
+        Request::Keep {
+            ttft_us: 500_000,
+            most_bytes: 2,
+        },
     ];
     requests.iter().map(Request::encode).collect()
 }
@@ -291,6 +295,10 @@ fn replies() -> Vec<Vec<u8>> {
             transfers: 2,
             models: 1,
             switch: "0000:01:00.0".to_owned(),
+        }),
+        Reply::Kept(Kept {
+            prefix_bytes: 2,
+            bytes_per_sec: 25_000_000_000,
         }),
         Reply::Links(vec![LinkEntry {
             to: DeviceUuid([3; 16]),

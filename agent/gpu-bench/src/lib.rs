@@ -11,6 +11,7 @@
 //! | [`role`] | the code of a measure's processes |
 //! | [`process`] | start, communication and end of processes |
 //! | [`model`] | a model in a store: generated, or from a file |
+//! | [`tidal`] | the evaluation of TIDAL on the simulated device |
 //! | [`report`] | samples, figures and bars, as JSON and as text |
 //!
 //! Children are processes of the same program (`--role`). They read their order from standard input
@@ -35,6 +36,7 @@ pub mod overlap;
 pub mod process;
 pub mod report;
 pub mod role;
+pub mod tidal;
 
 mod calibrate;
 mod error;

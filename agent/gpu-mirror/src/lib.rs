@@ -31,3 +31,4 @@ pub mod memory;
 pub mod protocol;
 pub mod residency;
 pub mod server;
+pub mod template;

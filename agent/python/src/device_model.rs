@@ -7,10 +7,10 @@ use std::time::Duration;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tetris_agent::device;
+use tetris_agent::device::{self, ClientError};
 
 use crate::device_tensor::DeviceTensor;
-use crate::{device_wait, errors, report};
+use crate::{device_wait, dlpack, errors, options, report};
 
 /// Tensors in device memory by name, in file order. Each keeps the model there, so it outlives this.
 #[pyclass(frozen, mapping, weakref, module = "tetris")]
@@ -122,6 +122,38 @@ impl DeviceModel {
             None => "the model".to_owned(),
         };
         device_wait::until(py, timeout, &what, |limit| named.wait(name, limit))
+    }
+
+    /// Have a stream wait for a tensor, and not the host. Return false if it has arrived already.
+    fn wait_on_stream(&self, py: Python<'_>, name: &str, stream: u64) -> PyResult<bool> {
+        let named = self.named()?;
+        let tensor = named.expect(name)?;
+        let stream = dlpack::stream_of(stream);
+        py.detach(|| tensor.wait_on_stream(stream))
+            .map_err(errors::device)
+    }
+
+    /// Wait until all tensors have arrived for which streams wait.
+    #[pyo3(signature = (timeout=None))]
+    fn check_streams(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let named = self.named()?;
+        let what = "tensors that streams wait for";
+        device_wait::until(py, timeout, what, |limit| {
+            match named.model.check_streams(limit) {
+                Ok(()) => Ok(true),
+                Err(device::DeviceError::Mirror(ClientError::TimedOut { .. })) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// Ask the mirror to keep a prefix of the model, and return its bytes and the measured bytes per second.
+    fn keep_prefix(&self, py: Python<'_>, ttft: f64, most_bytes: u64) -> PyResult<(u64, u64)> {
+        let named = self.named()?;
+        let ttft = options::time("ttft", ttft)?;
+        let kept = py.detach(|| named.model.keep_prefix(ttft, most_bytes));
+        let kept = kept.map_err(errors::device)?;
+        Ok((kept.prefix_bytes, kept.bytes_per_sec))
     }
 
     /// Return whether a tensor, or the whole model, has arrived.

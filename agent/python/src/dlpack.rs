@@ -11,6 +11,7 @@ use pyo3::exceptions::{PyBufferError, PyMemoryError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use tetris_agent::device::StreamHandle;
 use tetris_agent::{DetachedTensor, Region};
 use tetris_store_layout::Dtype;
 
@@ -341,4 +342,11 @@ unsafe fn unconsumed(capsule: *mut ffi::PyObject, name: &CStr) -> Option<NonNull
     }
     // SAFETY: it is valid under this name.
     NonNull::new(unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) })
+}
+
+/// A stream of a framework, by the handle that it shows.
+pub(crate) fn stream_of(handle: u64) -> StreamHandle {
+    // SAFETY: the caller in Python promises a stream of the tensor's device that lives during the
+    // call, as it does for the argument `stream` of `__dlpack__`.
+    unsafe { StreamHandle::from_raw(handle) }
 }

@@ -61,6 +61,11 @@ impl File {
         Ok(Some(dict))
     }
 
+    /// The content id of the file, of 64 hexadecimal digits; `None` if the store does not know the file.
+    fn content_id(&self) -> Option<String> {
+        self.file.known_manifest().map(|id| id.to_string())
+    }
+
     /// The reason to leave the file, too new to be shared and not small, to another loader; `None` otherwise.
     fn leave(&self) -> Option<String> {
         self.file.leave(&self.options)

@@ -3,9 +3,15 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{Acquired, ClientError, OnDevice};
+use tetris_gpu_mirror::client::{Acquired, Arrivals, ClientError, OnDevice};
+use tetris_gpu_mirror::memory::cuda::StreamHandle;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryKind};
+use tetris_gpu_mirror::protocol::Kept;
 use tetris_store_layout::ObjectId;
+
+/// Longest wait of a stream for an object. Afterwards the stream goes on without it, and the check
+/// says so.
+const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
 /// Objects in device memory that one connection holds.
 pub(super) trait Held: Debug + Send + Sync {
@@ -14,6 +20,17 @@ pub(super) trait Held: Debug + Send + Sync {
     /// Waits at most `limit` until an object has arrived, or all objects have; returns false at the
     /// limit.
     fn wait(&self, id: Option<&ObjectId>, limit: Duration) -> Result<bool, ClientError>;
+    /// Waits of this process's streams.
+    fn arrivals(&self) -> Option<Arrivals>;
+    /// Has a stream wait for an object.
+    fn wait_on_stream(
+        &self,
+        id: &ObjectId,
+        stream: StreamHandle,
+        arrivals: &Arrivals,
+    ) -> Result<(), ClientError>;
+    /// Asks the server to keep a prefix of the objects on the device.
+    fn keep(&self, ttft: Duration, most_bytes: u64) -> Result<Kept, ClientError>;
     fn is_held(&self) -> bool;
     fn mapped_bytes(&self) -> u64;
     fn read(&self, id: &ObjectId, begin: u64, to: &mut [u8]) -> Result<(), ClientError>;
@@ -42,6 +59,23 @@ impl<D: DeviceMemory + Debug> Held for Acquired<D> {
             Err(ClientError::TimedOut { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    fn arrivals(&self) -> Option<Arrivals> {
+        Some(self.arrivals(LONGEST_WAIT))
+    }
+
+    fn wait_on_stream(
+        &self,
+        id: &ObjectId,
+        stream: StreamHandle,
+        arrivals: &Arrivals,
+    ) -> Result<(), ClientError> {
+        self.wait_on_stream(id, stream, arrivals)
+    }
+
+    fn keep(&self, ttft: Duration, most_bytes: u64) -> Result<Kept, ClientError> {
+        self.keep(ttft, most_bytes)
     }
 
     fn is_held(&self) -> bool {

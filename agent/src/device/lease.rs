@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tetris_gpu_mirror::client::{ClientError, OnDevice};
+use tetris_gpu_mirror::client::{Arrivals, ClientError, OnDevice};
 use tetris_gpu_mirror::memory::MemoryKind;
+use tetris_gpu_mirror::memory::cuda::StreamHandle;
+use tetris_gpu_mirror::protocol::Kept;
 use tetris_store_layout::{ObjectId, ObjectRef};
 
 use super::held::Held;
@@ -18,6 +20,9 @@ use crate::detached::DetachedTensor;
 #[derive(Debug)]
 pub(super) struct Lease {
     held: Vec<Box<dyn Held>>,
+    /// Waits of streams, for each of `held`.
+    /// Waits on streams; `None` for objects that no stream can wait for.
+    arrivals: Vec<Option<Arrivals>>,
     location: Location,
     /// For each object: its index in `held`, and its address.
     index: HashMap<ObjectId, (usize, OnDevice)>,
@@ -52,6 +57,7 @@ impl Lease {
         }
         Ok(Self {
             complete: AtomicBool::new(held.is_empty()),
+            arrivals: held.iter().map(|held| held.arrivals()).collect(),
             held,
             location,
             index,
@@ -148,6 +154,47 @@ impl Lease {
         self.complete.store(true, Ordering::Release);
         self.let_go_of_host();
         Ok(true)
+    }
+
+    /// Has a stream wait for an object. Returns false if that has arrived already.
+    pub(super) fn wait_on_stream(
+        &self,
+        id: &ObjectId,
+        stream: StreamHandle,
+    ) -> Result<bool, DeviceError> {
+        self.check()?;
+        let at = self.index.get(id).map(|(at, _)| *at);
+        let found = at.and_then(|at| Some((self.held.get(at)?, self.arrivals.get(at)?.as_ref()?)));
+        let (held, arrivals) = found.ok_or(ClientError::NoObject(*id))?;
+        if self.is_complete() || held.wait(Some(id), Duration::ZERO)? {
+            return Ok(false);
+        }
+        held.wait_on_stream(id, stream, arrivals)?;
+        Ok(true)
+    }
+
+    /// Waits at most `limit` until every object has arrived for which a stream waits.
+    pub(super) fn check_streams(&self, limit: Duration) -> Result<(), DeviceError> {
+        self.check()?;
+        let begun = Instant::now();
+        for arrivals in self.arrivals.iter().flatten() {
+            arrivals.check(limit.saturating_sub(begun.elapsed()))?;
+        }
+        Ok(())
+    }
+
+    /// Asks the mirror to keep a prefix of the model. Returns the sums over all connections.
+    pub(super) fn keep(&self, ttft: Duration, most_bytes: u64) -> Result<Kept, DeviceError> {
+        self.check()?;
+        let (mut sum, mut left) = (Kept::default(), most_bytes);
+        for held in &self.held {
+            // A prefix of the first part only, unless the whole part is kept.
+            let kept = held.keep(ttft, left)?;
+            sum.prefix_bytes += kept.prefix_bytes;
+            sum.bytes_per_sec = sum.bytes_per_sec.max(kept.bytes_per_sec);
+            left = left.saturating_sub(kept.prefix_bytes);
+        }
+        Ok(sum)
     }
 
     /// Drops the references in the store, once every object has arrived or some never will.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tetris_gpu_mirror::protocol::Kept;
+
 use super::lease::Lease;
 use super::{DeviceError, DeviceTensor, Location};
 use crate::report::LoadReport;
@@ -69,6 +71,30 @@ impl DeviceModel {
     /// [`DeviceError`] if some objects will never arrive.
     pub fn resident_bytes(&self) -> Result<u64, DeviceError> {
         self.lease.resident_bytes()
+    }
+
+    /// Waits at most `limit` until every object has arrived for which a stream waits
+    /// ([`DeviceTensor::wait_on_stream`]). Results of these streams count only if this succeeds.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if an object did not arrive: kernels that were queued after its wait have
+    /// read undefined bytes.
+    pub fn check_streams(&self, limit: Duration) -> Result<(), DeviceError> {
+        self.lease.check_streams(limit)
+    }
+
+    /// Asks the mirror to keep a prefix of the model on the device when no process has it, so that
+    /// the rest arrives before it is needed (TIDAL, equation 1). `ttft` is the time to the first
+    /// token with the whole model on the device; zero: the mirror takes the configured one.
+    /// `most_bytes` limits the prefix; 0 ends it.
+    ///
+    /// A mirror before this request hangs up, and the model is lost. So load it for this in a
+    /// [`Registry`](super::Registry) of its own.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the mirror does not answer.
+    pub fn keep_prefix(&self, ttft: Duration, most_bytes: u64) -> Result<Kept, DeviceError> {
+        self.lease.keep(ttft, most_bytes)
     }
 
     /// Waits at most `limit` until every object has arrived. Returns false at the limit.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tetris_gpu_mirror::memory::cuda::StreamHandle;
 use tetris_store_layout::{Dtype, ObjectId, TensorId};
 
 use super::lease::Lease;
@@ -85,6 +86,20 @@ impl DeviceTensor {
         match &self.place {
             Some((id, _)) => self.lease.wait(Some(id), limit),
             None => Ok(true),
+        }
+    }
+
+    /// Has a stream of another library wait for the bytes, without a wait of the host: kernels that
+    /// are queued on it later read them. Returns false if they have arrived already. Results count
+    /// only if [`DeviceModel::check_streams`](super::DeviceModel::check_streams) succeeds after the
+    /// kernels were queued. Not during a capture of a graph, which would keep the wait.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device has no such waits: the simulated one.
+    pub fn wait_on_stream(&self, stream: StreamHandle) -> Result<bool, DeviceError> {
+        match &self.place {
+            Some((id, _)) => self.lease.wait_on_stream(id, stream),
+            None => Ok(false),
         }
     }
 

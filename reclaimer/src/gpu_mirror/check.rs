@@ -11,6 +11,7 @@ use crate::field_error::FieldError;
 const GROUP_BYTES: std::ops::RangeInclusive<u64> = 65_536..=67_108_864;
 /// At most a day: longer references would only keep room from the store.
 const PINNED_SECS: std::ops::RangeInclusive<u64> = 0..=86_400;
+const TEMPLATE_TTFT_MS: std::ops::RangeInclusive<u64> = 1..=600_000;
 /// At most a minute: longer is no time that an inference hides.
 const LIGHT_MS: std::ops::RangeInclusive<u64> = 0..=60_000;
 const STREAMS: std::ops::RangeInclusive<usize> = 1..=16;
@@ -58,6 +59,8 @@ impl GpuMirrorConfig {
         let link = self.link_bytes_per_sec.unwrap_or(1);
         mistakes.range("link_bytes_per_sec", link, &(1..=u64::MAX));
         mistakes.range("pinned_secs", self.pinned_secs, &PINNED_SECS);
+        let ttft_ms = self.template_ttft_ms;
+        mistakes.range("template_ttft_ms", ttft_ms, &TEMPLATE_TTFT_MS);
         mistakes.range("streams", self.streams, &STREAMS);
         mistakes.range("connections", self.connections, &CONNECTIONS);
         let own = 1..=self.connections;

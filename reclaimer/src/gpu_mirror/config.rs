@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tetris_gpu_mirror::arena::ArenaConfig;
-use tetris_gpu_mirror::server::{DEFAULT_KEEP_PINNED, Limits};
+use tetris_gpu_mirror::server::{DEFAULT_KEEP_PINNED, DEFAULT_TTFT, Limits};
 
 use crate::store::OpenStore;
 
@@ -99,6 +99,14 @@ pub struct GpuMirrorConfig {
     /// names; 0: none.
     #[serde(default = "default_check_bytes", with = "tetris_conventions::size")]
     pub check_bytes_per_sec: u64,
+    /// Bytes of each device for prefixes of models that clients asked to keep there, so that the rest
+    /// arrives while a model runs; 0: none are kept.
+    #[serde(default, with = "tetris_conventions::size")]
+    pub template_bytes: u64,
+    /// Milliseconds to the first token of a model on the device, where its clients have measured
+    /// none: the longer, the shorter its prefix.
+    #[serde(default = "default_template_ttft_ms")]
+    pub template_ttft_ms: u64,
     /// Streams that copy to a device.
     #[serde(default = "default_streams")]
     pub streams: usize,
@@ -146,6 +154,10 @@ fn default_writable_registration() -> bool {
 /// An hour for 14 GB.
 fn default_check_bytes() -> u64 {
     4 << 20
+}
+
+fn default_template_ttft_ms() -> u64 {
+    u64::try_from(DEFAULT_TTFT.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn default_streams() -> usize {
@@ -217,6 +229,11 @@ impl GpuMirrorConfig {
             (
                 "check_bytes_per_sec",
                 self.check_bytes_per_sec == new.check_bytes_per_sec,
+            ),
+            ("template_bytes", self.template_bytes == new.template_bytes),
+            (
+                "template_ttft_ms",
+                self.template_ttft_ms == new.template_ttft_ms,
             ),
             ("streams", self.streams == new.streams),
         ];

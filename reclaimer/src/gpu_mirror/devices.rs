@@ -9,7 +9,7 @@ use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
 use tetris_gpu_mirror::residency::{self, DeviceId};
 use tetris_gpu_mirror::server::{
-    DEFAULT_MEMORY_PATIENCE, ServedDevice, Server, ServerConfig, ServerError,
+    DEFAULT_MEMORY_PATIENCE, ServedDevice, Server, ServerConfig, ServerError, TemplateConfig,
 };
 
 use super::calibrate::calibrated;
@@ -146,5 +146,9 @@ fn server_config(config: &GpuMirrorConfig) -> ServerConfig {
         memory_patience: DEFAULT_MEMORY_PATIENCE,
         spare_bytes: config.spare_bytes,
         check_bytes_per_sec: config.check_bytes_per_sec,
+        templates: TemplateConfig {
+            budget_bytes: config.template_bytes,
+            ttft: Duration::from_millis(config.template_ttft_ms),
+        },
     }
 }

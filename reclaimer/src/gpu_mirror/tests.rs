@@ -69,6 +69,7 @@ fn fields_have_defaults_and_bounds() {
         (least.link_bytes_per_sec, &least.switches),
         (None, &Vec::new())
     );
+    assert_eq!((least.template_bytes, least.template_ttft_ms), (0, 500));
     let off = config("device_bytes = 1000\nwritable_registration = false").unwrap();
     assert!(!off.writable_registration);
     for (line, wrong) in [
@@ -83,6 +84,7 @@ fn fields_have_defaults_and_bounds() {
         ("device_bytes = 1\ngroup_bytes = 65535", "group_bytes"),
         ("device_bytes = 1\ngroup_bytes = 67108865", "group_bytes"),
         ("device_bytes = 1\npinned_secs = 86401", "pinned_secs"),
+        ("device_bytes = 1\ntemplate_ttft_ms = 0", "template_ttft_ms"),
         ("device_bytes = 1\nstreams = 0", "streams"),
         ("device_bytes = 1\nstreams = 17", "streams"),
         ("device_bytes = 1\nconnections = 0", "connections"),

@@ -57,7 +57,7 @@ fn mirror(out: &mut Families<'_>, status: &GpuMirrorStatus) -> fmt::Result {
 type OfDevice = (&'static str, bool, &'static str, fn(&DeviceReport) -> u64);
 
 #[rustfmt::skip]
-const OF_DEVICES: [OfDevice; 21] = [
+const OF_DEVICES: [OfDevice; 25] = [
     ("gpu_device_up", false, "0 when the device was lost: nothing is copied to it until the daemon is restarted", |d| u64::from(d.lost.is_none())),
     ("gpu_device_exclusive", false, "1 when the device was in compute mode EXCLUSIVE_PROCESS at the start: no client can open it", |d| u64::from(d.mode == DeviceMode::Exclusive)),
     ("gpu_device_mps", false, "1 when the GPU mirror was a client of MPS at the start: one client's fault ends every model on the device", |d| u64::from(d.mode == DeviceMode::Mps)),
@@ -68,6 +68,10 @@ const OF_DEVICES: [OfDevice; 21] = [
     ("gpu_objects", true, "Of that, memory of objects", |d| d.usage.live_bytes),
     ("gpu_waste", true, "Of that, memory without an object", |d| d.usage.created_bytes.saturating_sub(d.usage.live_bytes).saturating_sub(d.usage.lingering_bytes)),
     ("gpu_held", true, "Objects that clients hold or that are being copied", |d| d.usage.held_bytes),
+    ("gpu_templates", false, "Models of which clients asked to keep a prefix on the device", |d| d.templates.len() as u64),
+    ("gpu_template_wanted", true, "Prefixes that hide the copies of the rest, by the measured bandwidth and times to the first token", |d| d.templates.iter().map(|t| t.wanted_bytes).sum()),
+    ("gpu_template_kept", true, "Objects of kept prefixes on the device, each once", |d| d.usage.kept_bytes),
+    ("gpu_bandwidth_bytes_per_second", false, "Measured bandwidth of long transfers to the device; 0 before the first", |d| d.bytes_per_sec.unwrap_or(0)),
     ("gpu_models", false, "Models with objects on the device", |d| d.usage.models as u64),
     ("gpu_held_models", false, "Models on the device that clients hold", |d| d.usage.held_models as u64),
     ("gpu_leases", false, "Connections that hold a model on the device", |d| d.leases as u64),
@@ -172,6 +176,7 @@ fn transfers(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
     out.counters("gpu_checked", Some(&Unit::Bytes), help, checked)?;
     plain(out, counters, &[
         ("gpu_copied_objects", "Objects that arrived on a device", |c| c.copied_objects),
+        ("gpu_prefetched_objects", "Objects of kept prefixes that were copied without a client that waits for them", |c| c.prefetched_objects),
         ("gpu_registrations", "Pieces of stores' mappings, of up to 64 MiB, that were registered with the driver", |c| c.registrations),
         ("gpu_reused_registrations", "Registered pieces that a transfer used after an earlier one", |c| c.reused_registrations),
         ("gpu_failed_copies_across", "Attempts to copy from another device that failed: the objects came from the host", |c| c.failed_across),

@@ -98,12 +98,13 @@ fn the_documented_values_are_the_defaults() {
 
 /// Numbers without an upper limit: amounts of memory and of files, which only the machine limits;
 /// speeds; and fields of rules that the documented configuration does not use.
-const UNLIMITED: [&str; 18] = [
+const UNLIMITED: [&str; 19] = [
     "gpu_mirror.check_bytes_per_sec",
     "gpu_mirror.device_bytes",
     "gpu_mirror.link_bytes_per_sec",
     "gpu_mirror.pinned_bytes",
     "gpu_mirror.store_bytes",
+    "gpu_mirror.template_bytes",
     "ingest.max_file_bytes",
     "mount.memory_limit_bytes",
     "mount.reserve_bytes",

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tetris_store_layout::ObjectId;
 
-use super::ClientError;
 use super::error::unexpected;
 use super::events::Events;
 use super::mapped::{End, Mappings};
+use super::{Arrivals, ClientError};
+use crate::memory::cuda::StreamHandle;
 use crate::memory::{DeviceMemory, Mapped};
-use crate::protocol::PlaceEntry;
+use crate::protocol::{Kept, PlaceEntry};
 
 /// An object in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +130,38 @@ impl<D: DeviceMemory> Acquired<D> {
         Err(ClientError::TimedOut { expected, limit })
     }
 
+    /// Waits of a consumer on its own streams, each at most `limit`.
+    pub fn arrivals(&self, limit: Duration) -> Arrivals {
+        Arrivals::new(Arc::clone(self.mappings.events()), limit)
+    }
+
+    /// A step of a simulated stream ([`HostQueue`](crate::compute::HostQueue)) that waits for an
+    /// object. Steps after it have the object's bytes if [`Arrivals::check`] succeeds afterwards.
+    pub fn wait_step(
+        &self,
+        id: &ObjectId,
+        arrivals: &Arrivals,
+    ) -> Result<impl FnOnce() + Send + 'static, ClientError> {
+        let (at, ..) = self.find(id)?;
+        Ok(arrivals.step(at))
+    }
+
+    /// Has a stream of another library wait for an object, without a wait of the host. Work that is
+    /// queued on the stream later has the object's bytes if [`Arrivals::check`] succeeds afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if the device has no such waits (the simulated one), or the driver refuses.
+    pub fn wait_on_stream(
+        &self,
+        id: &ObjectId,
+        stream: StreamHandle,
+        arrivals: &Arrivals,
+    ) -> Result<(), ClientError> {
+        let step = self.wait_step(id, arrivals)?;
+        Ok(self.device().queue_wait(stream, Box::new(step))?)
+    }
+
     /// Waits until an object has arrived, and copies its bytes from the device: for checks.
     pub fn read(&self, id: &ObjectId, limit: Duration) -> Result<Vec<u8>, ClientError> {
         self.wait(id, limit)?;
@@ -142,6 +175,22 @@ impl<D: DeviceMemory> Acquired<D> {
         let (mapping, offset) = self.mapping(id)?;
         let begin = offset.saturating_add(begin);
         Ok(self.device().read_back(mapping, begin, to)?)
+    }
+
+    /// Asks the server to keep a prefix of the model on the device after its clients have left, as
+    /// long as the server's budget allows. `ttft` is the measured time to the first token with the
+    /// whole model on the device; zero: the server takes its own. `most_bytes` limits the prefix; 0
+    /// ends it.
+    ///
+    /// A server before this message hangs up. So a program that needs the model asks over another
+    /// connection.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if the server does not answer in time, or hangs up.
+    pub fn keep(&self, ttft: Duration, most_bytes: u64) -> Result<Kept, ClientError> {
+        let ttft_us = u64::try_from(ttft.as_micros()).unwrap_or(u64::MAX);
+        self.mappings.events().keep(ttft_us, most_bytes)
     }
 
     /// Returns true if the server, by its latest message, still holds the model for this client.

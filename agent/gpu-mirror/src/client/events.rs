@@ -7,7 +7,7 @@ use tetris_wire::{WireError, after};
 
 use super::error::unexpected;
 use super::{Client, ClientError};
-use crate::protocol::{Reason, Reply, Request};
+use crate::protocol::{Kept, Reason, Reply, Request};
 
 /// Arrived objects. One thread at a time reads the connection; the others wait for its result.
 #[derive(Debug)]
@@ -129,6 +129,63 @@ impl Events {
         }
     }
 
+    /// Sends `Keep`, and waits for its answer. News of arrivals that come before it count.
+    pub fn keep(&self, ttft_us: u64, most_bytes: u64) -> Result<Kept, ClientError> {
+        let deadline = after(self.timeout);
+        let client = self.take(deadline)?;
+        let request = Request::Keep {
+            ttft_us,
+            most_bytes,
+        };
+        let sent = client.send(&request, deadline);
+        if let Err(error) = sent {
+            self.lock().learn(client, Err(error));
+            self.changed.notify_all();
+            return Err(unexpected("the prefix"));
+        }
+        loop {
+            let news = client.reply_with(deadline, "the prefix");
+            let mut known = self.lock();
+            match news {
+                Ok((Reply::Kept(kept), _)) => {
+                    known.client = Some(client);
+                    self.changed.notify_all();
+                    return Ok(kept);
+                }
+                news => {
+                    known.absorb(news.map(|(reply, _)| Some(reply)));
+                    if let Some(ended) = known.ended.clone() {
+                        known.client = Some(client);
+                        self.changed.notify_all();
+                        return Err(ended.error());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the connection from the threads that read it.
+    fn take(&self, deadline: Instant) -> Result<Client, ClientError> {
+        let mut known = self.lock();
+        loop {
+            if let Some(ended) = &known.ended {
+                return Err(ended.error());
+            }
+            if let Some(client) = known.client.take() {
+                return Ok(client);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ClientError::TimedOut {
+                    expected: "another thread to stop reading",
+                    limit: self.timeout,
+                });
+            }
+            let waited = self.changed.wait_timeout(known, left);
+            known = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Tells the server that the model is unmapped, and waits for its confirmation.
     pub fn release(&self) -> Result<(), ClientError> {
         let client = self.lock().client.take().ok_or(ClientError::Closed)?;
@@ -153,6 +210,13 @@ impl Known {
     }
 
     fn learn(&mut self, client: Client, news: Result<Option<Reply>, ClientError>) {
+        self.absorb(news);
+        // Keeps the connection even after its last message: the server holds the model while it is
+        // open.
+        self.client = Some(client);
+    }
+
+    fn absorb(&mut self, news: Result<Option<Reply>, ClientError>) {
         match news {
             Ok(None) => {}
             Ok(Some(Reply::Arrived(indexes))) => {
@@ -170,9 +234,6 @@ impl Known {
             Err(ClientError::Closed) => self.ended = Some(Ended::Closed),
             Ok(Some(_)) | Err(_) => self.ended = Some(Ended::Broken),
         }
-        // Keeps the connection even after its last message: the server holds the model while it is
-        // open.
-        self.client = Some(client);
     }
 
     fn arrive(&mut self, index: u32) {

@@ -35,6 +35,7 @@
 
 mod acquire;
 mod acquired;
+mod arrivals;
 mod connect;
 mod describe;
 mod error;
@@ -45,6 +46,7 @@ mod reaper;
 
 pub use acquire::{Waiting, Wanted, WantedModel};
 pub use acquired::{Acquired, OnDevice};
+pub use arrivals::Arrivals;
 pub use connect::{Client, HangUp};
 pub use describe::DeviceState;
 pub use error::ClientError;

@@ -18,6 +18,7 @@ mod error;
 mod host;
 mod matrix;
 mod product;
+mod queue;
 mod workspace;
 
 use crate::memory::DeviceMemory;
@@ -26,6 +27,7 @@ pub use error::ComputeError;
 pub use host::HostKernels;
 pub use matrix::{Element, MAX_SIDE, Matrix, Vector};
 pub use product::Product;
+pub use queue::HostQueue;
 pub use workspace::Workspace;
 
 /// A device that computes products.

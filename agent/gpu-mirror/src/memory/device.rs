@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::ops::DerefMut;
 use std::sync::Arc;
 
+use super::cuda::StreamHandle;
 use super::{Capabilities, DeviceInfo, Exported, HostSlice, MemoryError, MemoryKind, Protection};
 
 /// The error of a copy between devices that no link joins.
@@ -148,6 +149,25 @@ pub trait DeviceMemory: Send + Sync + 'static {
     /// and frameworks share. No call lists the others.
     fn finish_here(&self) -> Result<(), MemoryError> {
         Ok(())
+    }
+
+    /// Queues a function on a stream of another library: work that is queued there later runs after
+    /// the function has returned. It runs on a thread of the driver and must call no driver. A
+    /// capture of a graph would keep it: the caller queues none then.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::Unsupported`] on the simulated device, whose consumers run on the host; the
+    /// function has not run and will not.
+    fn queue_wait(
+        &self,
+        _stream: StreamHandle,
+        _wait: Box<dyn FnOnce() + Send>,
+    ) -> Result<(), MemoryError> {
+        Err(MemoryError::Unsupported {
+            what: "waits on a stream",
+            next: "wait on the host",
+        })
     }
 
     /// Allocates `bytes` of pinned host memory.

@@ -20,7 +20,7 @@ pub use description::{
 pub use reply::{Reply, carries_descriptors};
 pub use request::{Acquire, ModelNamed, Request};
 pub use types::{
-    DeviceEntry, DeviceStatus, ErrorCode, MAX_CHUNKS_PER_MESSAGE, MAX_DEVICES, MAX_MANIFESTS,
+    DeviceEntry, DeviceStatus, ErrorCode, Kept, MAX_CHUNKS_PER_MESSAGE, MAX_DEVICES, MAX_MANIFESTS,
     MAX_MODEL_OBJECTS, MAX_NAME_BYTES, MAX_NUMBERS_PER_MESSAGE, MAX_OBJECTS_PER_MESSAGE,
     MAX_PLACES_PER_MESSAGE, PlaceEntry, Reason, Refused, StatusReport,
 };

@@ -5,8 +5,9 @@ use tetris_wire::{FrameHeader, MAX_TEXT_BYTES, ProtocolError, Reader, Writer};
 
 use super::description::{self, Description, LinkEntry, ModelEntry, TransferEntry};
 use super::types::{
-    DeviceEntry, DeviceStatus, ErrorCode, MAX_CHUNKS_PER_MESSAGE, MAX_DEVICES, MAX_NAME_BYTES,
-    MAX_NUMBERS_PER_MESSAGE, MAX_PLACES_PER_MESSAGE, PlaceEntry, Reason, Refused, StatusReport,
+    DeviceEntry, DeviceStatus, ErrorCode, Kept, MAX_CHUNKS_PER_MESSAGE, MAX_DEVICES,
+    MAX_NAME_BYTES, MAX_NUMBERS_PER_MESSAGE, MAX_PLACES_PER_MESSAGE, PlaceEntry, Reason, Refused,
+    StatusReport,
 };
 use crate::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
 
@@ -26,6 +27,7 @@ const HANDLES: u8 = 44;
 const DESCRIPTION: u8 = 45;
 const LINKS: u8 = 46;
 const TRANSFERS: u8 = 47;
+const KEPT: u8 = 48;
 const MODELS: u8 = 49;
 const PROGRESS: u8 = 50;
 const CHUNKS: u8 = 64;
@@ -93,6 +95,8 @@ pub enum Reply {
         /// The reason, for people; at most [`MAX_TEXT_BYTES`].
         text: String,
     },
+    /// The prefix of the held model that stays on the device.
+    Kept(Kept),
     /// Chunks as legacy IPC handles: lengths in bytes and handles, 1 to [`MAX_CHUNKS_PER_MESSAGE`].
     Handles(Vec<(u64, [u8; HANDLE_BYTES])>),
     /// State of a device. `Links`, `Transfers` and `Models` follow, each if there are any.
@@ -133,6 +137,10 @@ impl Reply {
             Self::Places(places) => Writer::new(PLACES).list(places, put_place).end(),
             Self::Arrived(indexes) => Writer::new(ARRIVED).list(indexes, put_index).end(),
             Self::Complete => Writer::new(COMPLETE).end(),
+            Self::Kept(kept) => Writer::new(KEPT)
+                .u64(kept.prefix_bytes)
+                .u64(kept.bytes_per_sec)
+                .end(),
             Self::Failed { reason, text } => put_reason(FAILED, reason.0, text),
             Self::Released => Writer::new(RELEASED).end(),
             Self::StatusReport(report) => put_status(report),
@@ -168,6 +176,14 @@ impl Reply {
             ARRIVED => reader("4 for each of 1 to 8192 indexes")
                 .list(MAX_NUMBERS_PER_MESSAGE, Reader::u32)
                 .map(Self::Arrived),
+            KEPT => {
+                let mut from = reader("16");
+                let (prefix_bytes, bytes_per_sec) = (from.u64()?, from.u64()?);
+                from.end(Self::Kept(Kept {
+                    prefix_bytes,
+                    bytes_per_sec,
+                }))
+            }
             COMPLETE => reader("0").end(Self::Complete),
             FAILED => take_failed(reader("2 and a text of at most 512")),
             RELEASED => reader("0").end(Self::Released),

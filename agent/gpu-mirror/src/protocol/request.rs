@@ -19,6 +19,7 @@ const RELEASE: u8 = 7;
 const STATUS: u8 = 8;
 const DESCRIBE: u8 = 9;
 const PREFETCH: u8 = 10;
+const KEEP: u8 = 16;
 
 /// Length of `Acquire` and `Prefetch`, for errors.
 const ACQUIRE_BYTES: &str = "30, or 26 and 32 for each of 1 to 16 manifests";
@@ -75,6 +76,14 @@ pub enum Request {
     /// Requests that a model is on a device, without its memory. The announced `Objects` and then
     /// `Order` follow.
     Prefetch(Acquire),
+    /// Requests that a prefix of the held model stays on the device after the client has left.
+    Keep {
+        /// Time to the first token with the whole model on the device, in microseconds; 0: the
+        /// client has not measured it.
+        ttft_us: u64,
+        /// Limit of the prefix in bytes; 0: no prefix is kept any more.
+        most_bytes: u64,
+    },
 }
 
 impl Request {
@@ -99,6 +108,10 @@ impl Request {
             Self::Status => Writer::new(STATUS).end(),
             Self::Describe(describe) => describe.encode(DESCRIBE),
             Self::Prefetch(acquire) => acquire.encode(PREFETCH),
+            Self::Keep {
+                ttft_us,
+                most_bytes,
+            } => Writer::new(KEEP).u64(*ttft_us).u64(*most_bytes).end(),
         }
     }
 
@@ -135,6 +148,14 @@ impl Request {
             DESCRIBE => Describe::decode(reader("20 and 32 for each of up to 1024 models"))
                 .map(Self::Describe),
             PREFETCH => Acquire::decode(reader(ACQUIRE_BYTES)).map(Self::Prefetch),
+            KEEP => {
+                let mut from = reader("16");
+                let (ttft_us, most_bytes) = (from.u64()?, from.u64()?);
+                from.end(Self::Keep {
+                    ttft_us,
+                    most_bytes,
+                })
+            }
             kind => Err(ProtocolError::UnknownKind(kind)),
         }
     }

@@ -54,6 +54,10 @@ fn requests() -> impl Strategy<Value = Request> {
         Just(Request::Taken),
         Just(Request::Release),
         Just(Request::Status),
+        any::<[u64; 2]>().prop_map(|[ttft_us, most_bytes]| Request::Keep {
+            ttft_us,
+            most_bytes,
+        }),
         (uuids(), vec(keys(), 0..40))
             .prop_map(|(device, models)| Request::Describe(Describe { device, models })),
         acquires().prop_map(Request::Prefetch),
@@ -179,6 +183,12 @@ fn replies() -> impl Strategy<Value = Reply> {
         vec(places(), 1..40).prop_map(Reply::Places),
         vec(any::<u32>(), 1..40).prop_map(Reply::Arrived),
         Just(Reply::Complete),
+        any::<[u64; 2]>().prop_map(|[prefix_bytes, bytes_per_sec]| {
+            Reply::Kept(Kept {
+                prefix_bytes,
+                bytes_per_sec,
+            })
+        }),
         (any::<u16>(), text()).prop_map(|(reason, text)| Reply::Failed {
             reason: Reason(reason),
             text

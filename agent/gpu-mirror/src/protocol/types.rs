@@ -166,3 +166,13 @@ pub struct StatusReport {
     /// Its devices, 1 to [`MAX_DEVICES`].
     pub devices: Vec<DeviceStatus>,
 }
+
+/// The prefix of a model that stays on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Kept {
+    /// Its length in bytes; 0: none is kept, because the server has no budget for it, or nothing of
+    /// the model need be resident.
+    pub prefix_bytes: u64,
+    /// Measured bytes per second of the device's transfers; 0: not measured yet.
+    pub bytes_per_sec: u64,
+}

@@ -28,8 +28,8 @@ pub struct Evicted {
 pub struct Freed {
     /// Evicted models, in order of eviction.
     pub evicted: Vec<Evicted>,
-    /// Idle objects dropped to empty a nearly empty chunk (B6). Their models stay, and the next
-    /// admission copies the dropped objects again.
+    /// Idle objects dropped to empty a nearly empty chunk (B6), or from the end of a kept prefix
+    /// (B9). Their models stay, and the next admission copies the dropped objects again.
     pub dropped: Vec<(TenantId, ObjectId)>,
     /// Chunks that the caller must release now.
     pub released: Vec<Released>,
@@ -86,6 +86,9 @@ pub struct Usage {
     pub live_bytes: u64,
     /// Length of the objects that clients hold or that are being copied, not rounded.
     pub held_bytes: u64,
+    /// Length of the objects that templates keep, each once, not rounded.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub kept_bytes: u64,
     /// Number of models with at least one object on the device.
     pub models: usize,
     /// Number of models that clients hold.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tetris_store_layout::ObjectId;
 
 use super::device::{Device, Object};
-use super::{Admission, ClientId, Copy, Freed, ModelSpec, Part, Refusal, TenantId};
+use super::{Admission, ClientId, Copy, Freed, ModelKey, ModelSpec, Part, Refusal, TenantId};
 use crate::arena::{Arena, NewChunk, PlaceError};
 
 /// A request for a model on a device.
@@ -24,8 +24,8 @@ struct Placed {
 }
 
 /// The error of a placement without room.
-struct NoRoom {
-    need_bytes: u64,
+pub(super) struct NoRoom {
+    pub need_bytes: u64,
 }
 
 impl Device {
@@ -44,7 +44,7 @@ impl Device {
         Ok(self.describe(request, freed, placed))
     }
 
-    fn check_lengths(&self, request: &Request<'_>) -> Result<(), Refusal> {
+    pub fn check_lengths(&self, request: &Request<'_>) -> Result<(), Refusal> {
         for part in request.spec.parts() {
             let here = self.objects.get(&(request.tenant, part.object));
             if let Some(found) = here.map(|object| object.len).filter(|len| *len != part.len) {
@@ -82,6 +82,21 @@ impl Device {
                 copies: BTreeSet::new(),
             });
         }
+        let created = self.place_parts(request, &missing, Some(request.spec.key()))?;
+        Ok(Placed {
+            created,
+            copies: missing.iter().map(|part| part.object).collect(),
+        })
+    }
+
+    /// Assigns positions to parts that are not here, all or none, and marks them as being copied:
+    /// for a model that is held, or else for templates.
+    pub fn place_parts(
+        &mut self,
+        request: &Request<'_>,
+        missing: &[Part],
+        holder: Option<ModelKey>,
+    ) -> Result<Vec<NewChunk>, NoRoom> {
         let room = self.room(request);
         let wanted: Vec<_> = missing.iter().map(|part| (part.object, part.len)).collect();
         let new = || Arena::new(self.config.arena);
@@ -92,20 +107,19 @@ impl Device {
                 PlaceError::Twice(_) | PlaceError::Length { .. } => u64::MAX,
             },
         })?;
-        for part in &missing {
+        let kept = self.kept_counts(request.tenant);
+        for part in missing {
             let object = Object {
                 len: part.len,
-                models: [request.spec.key()].into(),
-                held: 1,
+                models: holder.into_iter().collect(),
+                held: holder.iter().count(),
                 copying: true,
+                kept: kept.get(&part.object).copied().unwrap_or(0),
                 pins: 0,
             };
             self.objects.insert((request.tenant, part.object), object);
         }
-        Ok(Placed {
-            created: placement.created,
-            copies: missing.iter().map(|part| part.object).collect(),
-        })
+        Ok(placement.created)
     }
 
     /// Evicts idle models one by one until the missing objects have positions.
@@ -135,7 +149,26 @@ impl Device {
             self.start_over(request, freed);
             placed = self.place_missing(request);
         }
+        for tenant in [Some(request.tenant), None] {
+            let Err(NoRoom { need_bytes }) = placed else {
+                break;
+            };
+            // Other tenants' prefixes do not help against a quota.
+            if tenant.is_none() && self.within_capacity(need_bytes) {
+                break;
+            }
+            let own = Some((request.tenant, request.spec.key()));
+            self.shorten_while(tenant, own, freed, |device, _| {
+                placed = device.place_missing(request);
+                placed.is_err()
+            });
+        }
         placed.map_err(|no_room| self.refusal(request, &no_room))
+    }
+
+    /// Returns true if the device's capacity allows this number of further bytes of chunks.
+    fn within_capacity(&self, bytes: u64) -> bool {
+        self.created_bytes().saturating_add(bytes) <= self.capacity_bytes
     }
 
     /// Removes the objects of this model that are here and not in use, so that the model can be
@@ -155,7 +188,7 @@ impl Device {
     }
 
     /// The reason no room is left after every idle model was evicted.
-    fn refusal(&self, request: &Request<'_>, no_room: &NoRoom) -> Refusal {
+    pub fn refusal(&self, request: &Request<'_>, no_room: &NoRoom) -> Refusal {
         let parts = request.spec.parts().iter();
         let all: Vec<(ObjectId, u64)> = parts.map(|part| (part.object, part.len)).collect();
         let alone = Arena::new(self.config.arena.with_exact_chunks()).place(&all, u64::MAX);

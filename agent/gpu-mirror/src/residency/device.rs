@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tetris_store_layout::ObjectId;
 
+use super::template::Template;
 use super::{
     ClientId, Config, DeviceId, Failed, Freed, ModelKey, ModelSpec, Part, Released, TenantId, Usage,
 };
@@ -18,6 +19,8 @@ pub(super) struct Object {
     /// Number of these models that a client holds.
     pub held: usize,
     pub copying: bool,
+    /// Number of templates that keep the object.
+    pub kept: usize,
     /// Number of devices that copy it from here.
     pub pins: usize,
 }
@@ -25,7 +28,7 @@ pub(super) struct Object {
 impl Object {
     /// Returns true if the object may leave the device.
     pub fn is_idle(&self) -> bool {
-        self.held == 0 && !self.copying && self.pins == 0
+        self.held == 0 && self.kept == 0 && !self.copying && self.pins == 0
     }
 }
 
@@ -48,6 +51,8 @@ pub(super) struct Device {
     pub arenas: BTreeMap<TenantId, Arena>,
     pub objects: BTreeMap<(TenantId, ObjectId), Object>,
     pub models: BTreeMap<(TenantId, ModelKey), ResidentModel>,
+    /// Models of which a prefix is kept.
+    pub templates: BTreeMap<(TenantId, ModelKey), Template>,
     /// Lengths of released chunks whose memory is not free, in bytes.
     pub lingering: BTreeMap<(TenantId, ChunkId), u64>,
 }
@@ -62,6 +67,7 @@ impl Device {
             arenas: BTreeMap::new(),
             objects: BTreeMap::new(),
             models: BTreeMap::new(),
+            templates: BTreeMap::new(),
             lingering: BTreeMap::new(),
         }
     }
@@ -109,6 +115,9 @@ impl Device {
                 last_used_ms: now_ms,
                 clients: BTreeMap::new(),
             });
+        if let Some(template) = self.templates.get_mut(&(tenant, key)) {
+            template.last_used_ms = template.last_used_ms.max(now_ms);
+        }
         let first = model.clients.is_empty();
         *model.clients.entry(client).or_default() += 1;
         model.last_used_ms = model.last_used_ms.max(now_ms);
@@ -162,11 +171,17 @@ impl Device {
     }
 
     /// Records the end of a copy. `None` if the object was not being copied.
-    pub fn copied(&mut self, tenant: TenantId, object: &ObjectId) -> Option<Freed> {
-        let object = self.objects.get_mut(&(tenant, *object))?;
+    pub fn copied(&mut self, tenant: TenantId, id: &ObjectId) -> Option<Freed> {
+        let object = self.objects.get_mut(&(tenant, *id))?;
         std::mem::replace(&mut object.copying, false).then_some(())?;
         let mut freed = Freed::default();
-        if object.held == 0 {
+        if object.is_idle() {
+            // A template that was given up while its object was on its way.
+            if object.models.is_empty() {
+                let id = *id;
+                self.remove(tenant, &id, &mut freed);
+                freed.dropped.push((tenant, id));
+            }
             self.trim(&mut freed);
         }
         Some(freed)
@@ -225,7 +240,8 @@ impl Device {
     }
 
     pub fn usage(&self) -> Usage {
-        let held = self.objects.values().filter(|object| !object.is_idle());
+        let in_use = |object: &&Object| object.held > 0 || object.copying;
+        let held = self.objects.values().filter(in_use);
         let live = self.arenas.values().map(|arena| arena.stats().live_bytes);
         let used = self
             .models
@@ -237,6 +253,7 @@ impl Device {
             lingering_bytes: self.lingering.values().sum(),
             live_bytes: live.sum(),
             held_bytes: held.map(|object| object.len).sum(),
+            kept_bytes: self.kept_bytes(),
             models: self.models.len(),
             held_models: used.count(),
         }

@@ -17,9 +17,9 @@ use crate::arena::{ChunkId, ObjectPlace};
 #[derive(Debug, Clone)]
 pub struct Manager {
     pub(super) config: Config,
-    devices: BTreeMap<DeviceId, Device>,
+    pub(super) devices: BTreeMap<DeviceId, Device>,
     /// Limit of a tenant's chunks on each device, in bytes.
-    quotas: BTreeMap<TenantId, u64>,
+    pub(super) quotas: BTreeMap<TenantId, u64>,
 }
 
 impl Manager {
@@ -260,8 +260,8 @@ impl Manager {
         all
     }
 
-    /// Evicts idle models (B5) until the chunks on a device take at most `bytes`, or no idle model
-    /// is left.
+    /// Evicts idle models (B5), then kept prefixes (B9), until the chunks on a device take at most
+    /// `bytes`, or nothing idle is left.
     pub fn shrink(&mut self, device: DeviceId, bytes: u64) -> Freed {
         let mut freed = Freed::default();
         let Some(device) = self.devices.get_mut(&device) else {
@@ -274,6 +274,11 @@ impl Manager {
             if device.is_worth_evicting(victim) {
                 device.evict(victim, &mut freed);
             }
+        }
+        if device.created_bytes() > bytes {
+            device.shorten_while(None, None, &mut freed, |device, _| {
+                device.created_bytes() > bytes
+            });
         }
         device.trim(&mut freed);
         freed

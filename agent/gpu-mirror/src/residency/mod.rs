@@ -28,6 +28,10 @@
 //!   memory. A device on which no model must leave comes before all others.
 //! - B8: a released chunk whose memory processes keep counts, for the device and for its tenant,
 //!   until the caller reports that it is free ([`Manager::linger`]).
+//! - B9: kept objects ([`Manager::keep`]) leave only after every idle model, the least recently
+//!   used template first, and of each from the end of its prefix. They make room for clients, not
+//!   for another template.
+//! - B10: an object that several templates keep is there once, and stays while one of them keeps it.
 //! - B11: an object that another device copies from stays in its place, unless it is damaged or its
 //!   device is lost.
 //!
@@ -49,6 +53,7 @@ mod manager;
 mod model;
 mod pins;
 mod presence;
+mod template;
 
 #[cfg(test)]
 mod property;
@@ -61,3 +66,4 @@ pub use error::{ModelError, Refusal};
 pub use manager::Manager;
 pub use model::{ModelKey, ModelSpec, Part};
 pub use presence::Presence;
+pub use template::{Filling, PrefixUsage};

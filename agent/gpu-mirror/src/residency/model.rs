@@ -14,6 +14,11 @@ use super::ModelError;
 pub struct ModelKey(pub Digest);
 
 impl ModelKey {
+    /// The first key in order.
+    pub(crate) const MIN: Self = Self(Digest([0; 32]));
+    /// The last key in order.
+    pub(crate) const MAX: Self = Self(Digest([u8::MAX; 32]));
+
     /// Computes the key of a model of these objects.
     fn of(lengths: &BTreeMap<ObjectId, u64>) -> Self {
         let mut bytes = Vec::with_capacity(lengths.len() * 40);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ServerError;
+use super::{ServerError, TemplateConfig};
 use crate::copy::ExecutorConfig;
 use crate::residency;
 
@@ -96,6 +96,8 @@ pub struct ServerConfig {
     /// Bytes that each device's thread reads back per second, to check them against the objects'
     /// names. Zero: none.
     pub check_bytes_per_sec: u64,
+    /// Parameters of templates.
+    pub templates: TemplateConfig,
 }
 
 impl Default for ServerConfig {
@@ -109,6 +111,7 @@ impl Default for ServerConfig {
             memory_patience: DEFAULT_MEMORY_PATIENCE,
             spare_bytes: 0,
             check_bytes_per_sec: 0,
+            templates: TemplateConfig::default(),
         }
     }
 }

@@ -105,6 +105,7 @@ impl<D: DeviceMemory> Core<D> {
     pub fn end(&self, client: ClientId) {
         let now_ms = self.now_ms();
         self.state().end(client, now_ms, &self.metrics);
+        self.fill_templates();
     }
 
     pub fn give_up_unwanted(&self, device: DeviceId, load: &Load) -> bool {

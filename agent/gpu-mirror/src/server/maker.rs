@@ -23,6 +23,24 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
+/// Time for which other threads of the server may go on with a released chunk: that of some groups.
+const LETTING_GO: Duration = Duration::from_secs(2);
+/// Pause before the next look.
+const LETTING_GO_PAUSE: Duration = Duration::from_millis(1);
+
+/// Takes a value out once no other thread has it; `None` if one keeps it for [`LETTING_GO`].
+fn sole<T>(mut shared: Arc<T>) -> Option<T> {
+    let end = Instant::now() + LETTING_GO;
+    loop {
+        match Arc::try_unwrap(shared) {
+            Ok(own) => return Some(own),
+            Err(again) if Instant::now() < end => shared = again,
+            Err(_) => return None,
+        }
+        std::thread::sleep(LETTING_GO_PAUSE);
+    }
+}
+
 /// The thread that creates a device's chunks.
 pub(super) struct Maker<D: DeviceMemory> {
     pub core: Arc<Core<D>>,
@@ -187,9 +205,9 @@ impl<D: DeviceMemory> Maker<D> {
     /// Drops a chunk that clients had. Returns true if its memory is free.
     fn reclaim(&self, physical: Physical<D>) -> bool {
         let Physical { chunk, mapping, .. } = physical;
-        // Another thread may be about to pass it to a client that is gone.
-        let own = (Arc::try_unwrap(chunk), Arc::try_unwrap(mapping));
-        let (Ok(chunk), Ok(mapping)) = own else {
+        // The thread that copies, a check, or one that passes it to a client that is gone may still
+        // have it. Without a wait its memory would count until the clients' processes end.
+        let (Some(chunk), Some(mapping)) = (sole(chunk), sole(mapping)) else {
             return false;
         };
         let freed = self.device.reclaim(chunk, mapping);

@@ -57,6 +57,8 @@ counters! {
     dropped_objects;
     /// Objects copied to a device.
     copied_objects;
+    /// Objects of kept prefixes copied without a client that waits for them.
+    prefetched_objects;
     /// Bytes copied from the store's own pages.
     direct_bytes;
     /// Bytes copied through pinned buffers.

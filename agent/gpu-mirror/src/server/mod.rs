@@ -29,6 +29,9 @@
 //!   models leave, then the load is refused.
 //! - C9: a client that waits for chunks hears of the server every second, as long as the device's
 //!   thread returns from the driver. Others' copies do not delay its chunks.
+//! - C10: the prefix of a model that a client asked to keep stays on its device, within the budget
+//!   ([`TemplateConfig`]). Its length follows the measured bandwidth and time to first token. It
+//!   makes room for clients, from its end, and comes back when they have left.
 //!
 //! **Restart.** A server starts empty. It does not own or hand out memory that clients of an
 //! earlier server still map: it sees less free memory on the device and stays below that. The
@@ -63,6 +66,7 @@ mod session;
 mod source;
 mod spares;
 mod state;
+mod templates;
 mod tenant;
 mod transfers;
 mod worker;
@@ -85,6 +89,7 @@ pub use error::ServerError;
 pub use links::DeviceLinks;
 pub use metrics::Counters;
 pub use report::{DeviceReport, Report, Resident, TenantReport};
+pub use templates::{DEFAULT_TTFT, TemplateConfig, TemplateReport};
 
 use self::check::Checker;
 use self::core::Core;
@@ -174,7 +179,10 @@ impl<D: DeviceMemory + 'static> Server<D> {
             }
         }
         let mut server = Self {
-            core: Arc::new(Core::new(config, State::new(manager, slots))),
+            core: Arc::new(Core::new(
+                config,
+                State::new(manager, slots, config.templates),
+            )),
             listening: Mutex::default(),
             workers: Vec::new(),
             registration: Vec::new(),
@@ -301,6 +309,9 @@ impl<D: DeviceMemory + 'static> Server<D> {
             .map(|one| Arc::clone(&one.tenant.pool))
             .collect();
         end(left, || self.core.connections.hang_up(tenant));
+        let now_ms = self.core.now_ms();
+        let metrics = &self.core.metrics;
+        self.core.state().forget_templates(tenant, now_ms, metrics);
         for pool in &pools {
             // A load that still runs unregisters its pages when it ends.
             pool.close();
@@ -341,11 +352,14 @@ impl<D: DeviceMemory + 'static> Server<D> {
     }
 
     /// Asks each device's thread to check if the device still works. The server gives up a device
-    /// that does not.
+    /// that does not. Prefixes that made room for clients are filled again, where there is room.
     pub fn check(&self) {
-        let mut state = self.core.state();
-        state.sweep();
-        state.check_devices();
+        {
+            let mut state = self.core.state();
+            state.sweep();
+            state.check_devices();
+        }
+        self.core.fill_templates();
     }
 
     /// Returns the server's counters.

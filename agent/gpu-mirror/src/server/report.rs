@@ -5,7 +5,7 @@ use std::time::Duration;
 use tetris_store_layout::ObjectId;
 
 use super::state::{Slot, State};
-use super::{Counters, Server};
+use super::{Counters, Server, TemplateReport};
 use crate::memory::{DeviceMemory, DeviceMode, DeviceUuid};
 use crate::residency::{DeviceId, TenantId, Usage};
 
@@ -42,6 +42,10 @@ pub struct DeviceReport {
     pub limit_bytes: u64,
     /// Its usage; all zeros if it is lost.
     pub usage: Usage,
+    /// Measured bytes per second of its long transfers; `None` before the first.
+    pub bytes_per_sec: Option<u64>,
+    /// Kept prefixes of models.
+    pub templates: Vec<TemplateReport>,
     /// Number of connections that hold a model on it.
     pub leases: usize,
     /// Group size of copies, in bytes.
@@ -134,6 +138,8 @@ impl<D: DeviceMemory> State<D> {
             total_bytes: slot.total_bytes,
             limit_bytes: slot.limit_bytes,
             usage: self.manager.usage(id).unwrap_or_default(),
+            bytes_per_sec: self.templates.bandwidth(id),
+            templates: self.template_reports(id),
             leases: self.leases_on(id),
             group_bytes: slot.group_bytes,
             bytes_per_second: slot.links.from_host,

@@ -16,7 +16,7 @@ use crate::residency::{DeviceId, Part};
 /// (INV-3), while this value lives: during the model's wait, and until it has been copied.
 pub(super) struct Sources {
     pool: Arc<Pool>,
-    objects: BTreeMap<ObjectId, ObjectRef>,
+    objects: Arc<BTreeMap<ObjectId, ObjectRef>>,
     mapped: Mutex<BTreeMap<ObjectId, Source>>,
 }
 
@@ -45,13 +45,18 @@ impl fmt::Debug for Sources {
 }
 
 impl Sources {
-    pub fn new(pool: Arc<Pool>, objects: BTreeMap<ObjectId, ObjectRef>) -> Self {
+    pub fn new(pool: Arc<Pool>, objects: Arc<BTreeMap<ObjectId, ObjectRef>>) -> Self {
         let mapped = Mutex::default();
         Self {
             pool,
             objects,
             mapped,
         }
+    }
+
+    /// The model's objects in the store.
+    pub fn objects(&self) -> &Arc<BTreeMap<ObjectId, ObjectRef>> {
+        &self.objects
     }
 
     /// The index of its mappings.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use tetris_store_layout::ObjectId;
+use tetris_store_layout::{ObjectId, ObjectRef};
 
 use super::damaged::Damaged;
 use super::importer::Importer;
@@ -16,13 +16,14 @@ use super::mailbox::Mailbox;
 use super::metrics::Metrics;
 use super::source::Sources;
 use super::spares::Spares;
+use super::templates::{TemplateConfig, Templates};
 use super::transfers::Transfers;
 use crate::arena::{ChunkId, ObjectPlace};
 use crate::copy::Registrar;
 use crate::memory::{DeviceMemory, DeviceMode, DeviceUuid};
 use crate::protocol::Reason;
 use crate::residency::{
-    Admission, ClientId, DeviceId, Failed, Freed, Manager, ModelSpec, Refusal, TenantId,
+    Admission, ClientId, Copy, DeviceId, Failed, Freed, Manager, ModelSpec, Refusal, TenantId,
 };
 
 /// An existing chunk.
@@ -106,6 +107,10 @@ pub(super) struct Held {
     pub chunks: Vec<ChunkId>,
     pub places: Vec<(ObjectId, ObjectPlace)>,
     pub copy_bytes: u64,
+    /// The model.
+    pub spec: ModelSpec,
+    /// Its objects in the store.
+    pub objects: Arc<BTreeMap<ObjectId, ObjectRef>>,
 }
 
 /// The chunks of a model.
@@ -123,16 +128,22 @@ pub(super) struct State<D: DeviceMemory> {
     pub(super) leases: BTreeMap<ClientId, Lease>,
     /// Connections that wait for room.
     pub(super) waiting: BTreeMap<u64, (TenantId, Arc<Mailbox>)>,
+    pub(super) templates: Templates,
     next: u64,
 }
 
 impl<D: DeviceMemory> State<D> {
-    pub fn new(manager: Manager, devices: BTreeMap<DeviceId, Slot<D>>) -> Self {
+    pub fn new(
+        manager: Manager,
+        devices: BTreeMap<DeviceId, Slot<D>>,
+        templates: TemplateConfig,
+    ) -> Self {
         Self {
             manager,
             devices,
             leases: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            templates: Templates::new(templates),
             next: 0,
         }
     }
@@ -160,6 +171,7 @@ impl<D: DeviceMemory> State<D> {
             .manager
             .admit(ask.tenant, client, ask.spec, ask.on, ask.now_ms)?;
         metrics.admitted.one();
+        self.uses_template(admission.device, ask.tenant, ask.spec.key());
         let held = self.lease(client, ask, &admission);
         if held.copy_bytes == 0 {
             metrics.resident.one();
@@ -204,6 +216,8 @@ impl<D: DeviceMemory> State<D> {
             chunks,
             places: admission.places.clone(),
             copy_bytes,
+            spec: ask.spec.clone(),
+            objects: Arc::clone(ask.sources.objects()),
         }
     }
 
@@ -235,7 +249,7 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
-    fn push(&self, device: DeviceId, job: Job) {
+    pub(super) fn push(&self, device: DeviceId, job: Job) {
         if let Some(slot) = self.devices.get(&device) {
             // Workers live as long as their senders.
             let _sent = slot.jobs.send(job);
@@ -323,8 +337,18 @@ impl<D: DeviceMemory> State<D> {
         chunks.filter(absent).filter_map(bytes).collect()
     }
 
-    /// Returns true if a client waits for any of the objects.
+    /// The device of a client's model; `None` if it holds none.
+    pub fn device_of(&self, client: ClientId) -> Option<DeviceId> {
+        self.leases.get(&client).map(|lease| lease.device)
+    }
+
+    /// Returns true if a client waits for any of the objects, or a template keeps one of them.
     fn is_wanted(&self, device: DeviceId, load: &Load) -> bool {
+        let tenant = load.tenant;
+        let kept = |copy: &Copy| self.manager.is_kept(device, tenant, &copy.object);
+        if load.copies.iter().any(kept) {
+            return true;
+        }
         let mut leases = self.leases.values();
         leases.any(|lease| {
             (lease.device, lease.tenant) == (device, load.tenant)

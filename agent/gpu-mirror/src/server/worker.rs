@@ -1,9 +1,10 @@
 //! A thread for each device: it copies objects, in the order of the admissions, once their chunks
 //! exist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Instant;
 
 use super::check::Checker;
 use super::core::Core;
@@ -103,23 +104,31 @@ impl<D: DeviceMemory> Worker<D> {
         }
         let plan = TransferPlan::new(&copies, self.group_bytes);
         let (core, id) = (Arc::clone(&self.core), self.id);
+        let begun = Instant::now();
         let report = self.executor.run(
             &plan,
             &|object| load.sources.get(object, id),
             &targets,
             &mut |object| core.arrived(id, load.tenant, &object),
         )?;
+        core.measured(id, plan.bytes(), begun.elapsed());
         core.metrics.direct_bytes.add(report.direct_bytes);
         core.metrics.staged_bytes.add(report.staged_bytes);
         Ok(())
     }
 
+    /// Mappings of the chunks that the load's objects lie in. Those of other chunks stay with the state
+    /// alone: the thread that makes chunks can give their memory back meanwhile.
     fn targets(&self, load: &Load) -> BTreeMap<ChunkId, Arc<D::Mapping>> {
         let state = self.core.state();
-        let chunks = state.devices.get(&self.id).map(|slot| &slot.chunks);
-        let chunks = chunks.into_iter().flatten();
-        let own = chunks.filter(|((tenant, _), _)| *tenant == load.tenant);
-        own.map(|((_, chunk), physical)| (*chunk, Arc::clone(&physical.mapping)))
-            .collect()
+        let Some(slot) = state.devices.get(&self.id) else {
+            return BTreeMap::new();
+        };
+        let mapping = |chunk: ChunkId| {
+            let physical = slot.chunks.get(&(load.tenant, chunk))?;
+            Some((chunk, Arc::clone(&physical.mapping)))
+        };
+        let chunks: BTreeSet<_> = load.copies.iter().map(|copy| copy.place.chunk).collect();
+        chunks.into_iter().filter_map(mapping).collect()
     }
 }

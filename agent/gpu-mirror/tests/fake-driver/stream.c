@@ -137,8 +137,11 @@ static void *serve(void *argument) {
         pthread_mutex_unlock(&fake_lock);
         if (options.delay_us > 0)
             usleep((useconds_t)options.delay_us);
+        /* Without the lock: other calls go on. Also after a fault, as documented for no error but that of the function's own. */
+        if (work->host != NULL)
+            work->host(work->data);
         pthread_mutex_lock(&fake_lock);
-        if (stream->context->sticky == CUDA_SUCCESS)
+        if (work->host == NULL && stream->context->sticky == CUDA_SUCCESS)
             context_fault(stream->context, perform(stream->context, work));
         stream->first = work->next;
         stream->done++;
@@ -277,6 +280,17 @@ EXPORTED CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t 
         END(misuse(CUDA_ERROR_INVALID_VALUE, "a copy of %zu bytes from beyond the end of pinned memory", bytes));
     struct work *work = new_work(to, from, bytes);
     work->wrong = ++copies == options.fault_at_copy;
+    END(work_queue(context, stream, work));
+}
+
+EXPORTED CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *data) {
+    BEGIN(cuLaunchHostFunc);
+    CONTEXT(cuLaunchHostFunc);
+    if (function == NULL)
+        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuLaunchHostFunc without a function"));
+    struct work *work = new_work(0, NULL, 0);
+    work->host = function;
+    work->data = data;
     END(work_queue(context, stream, work));
 }
 

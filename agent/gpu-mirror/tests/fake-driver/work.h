@@ -13,6 +13,9 @@ struct work {
     bool wrong; /* as if the address were bad */
     /* A kernel, with a copy of its parameters. */
     CUresult (*run)(struct fake_context *context, struct work *work);
+    /* A function of the host, which may wait for anything but the driver. */
+    void (*host)(void *data);
+    void *data;
     void *parameters;
     char kernel[64];
     uint64_t threads;

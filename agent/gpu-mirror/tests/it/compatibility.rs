@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use tetris_gpu_mirror::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
 use tetris_gpu_mirror::protocol::{
-    Acquire, Describe, Description, DeviceEntry, DeviceStatus, ErrorCode, LinkEntry, ModelEntry,
-    ModelNamed, ModelState, PROTOCOL, PlaceEntry, Reason, Refused, Reply, Request, StatusReport,
-    TransferEntry,
+    Acquire, Describe, Description, DeviceEntry, DeviceStatus, ErrorCode, Kept, LinkEntry,
+    ModelEntry, ModelNamed, ModelState, PROTOCOL, PlaceEntry, Reason, Refused, Reply, Request,
+    StatusReport, TransferEntry,
 };
 use tetris_gpu_mirror::residency::ModelKey;
 use tetris_store_layout::{Digest, ManifestId, ObjectId, ObjectRef};
@@ -78,6 +78,13 @@ fn requests() -> Vec<(&'static str, Request)> {
         (
             "prefetch",
             Request::Prefetch(model(Some(UUID), ModelNamed::Objects(1))),
+        ),
+        (
+            "keep",
+            Request::Keep {
+                ttft_us: 41,
+                most_bytes: 42,
+            },
         ),
     ]
 }
@@ -217,6 +224,13 @@ fn replies() -> Vec<(&'static str, Reply)> {
             }]),
         ),
         ("progress", Reply::Progress(40)),
+        (
+            "kept",
+            Reply::Kept(Kept {
+                prefix_bytes: 43,
+                bytes_per_sec: 44,
+            }),
+        ),
         ("chunks", Reply::Chunks(vec![29])),
     ]
 }

@@ -18,8 +18,8 @@ fn the_seeds_have_a_message_of_every_kind() {
     let seeds = committed("wire");
     for (name, messages) in [
         ("valid-daemon-messages", 22),
-        ("valid-gpu-requests", 11),
-        ("valid-gpu-replies", 19),
+        ("valid-gpu-requests", 12),
+        ("valid-gpu-replies", 20),
         ("valid-preamble-alone", 0),
     ] {
         assert_eq!(wire_check::check(&seeds[name]).unwrap(), messages, "{name}");

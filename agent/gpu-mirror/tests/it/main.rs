@@ -33,7 +33,9 @@ mod spares;
 #[expect(dead_code, reason = "its protocol has no files that change")]
 #[path = "../../../../fuzz/seeds/steps.rs"]
 mod steps;
+mod streaming;
 mod support;
+mod templates;
 mod waste;
 #[path = "../../../../fuzz/checks/wire.rs"]
 mod wire_check;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import torch
@@ -20,7 +20,8 @@ _METHODS = (
     "__len__ dim element_size get_device is_complex is_contiguous is_floating_point is_signed ndimension nelement "
     "numel requires_grad_ size storage_offset stride"
 )
-_METADATA = frozenset(
+#: Functions of torch that ask for no bytes.
+METADATA = frozenset(
     [getattr(torch.Tensor, name).__get__ for name in _PROPERTIES.split() if hasattr(torch.Tensor, name)]
     + [getattr(torch.Tensor, name) for name in _METHODS.split() if hasattr(torch.Tensor, name)]
 )
@@ -43,8 +44,19 @@ class FirstUse:
         watched: Iterable[tuple[torch.Tensor, str]],
         on_use: Callable[[list[str]], object],
         on_compilation: Callable[[], object],
+        on_end: Callable[[], object] | None = None,
     ) -> None:
+        """Watch tensors.
+
+        Args:
+            module: The module.
+            watched: Its tensors with their names.
+            on_use: Called with the names of a tensor. If it returns `True`, the next use is a first one too.
+            on_compilation: Called when torch.compile comes upon the module.
+            on_end: Called when the outermost call has ended without an error, before its result is returned.
+        """
         self._on_use = on_use
+        self._on_end = on_end
         self._on_compilation = on_compilation
         #: By the identity of tensors, which are kept so that it stays theirs.
         self._unused: dict[int, tuple[torch.Tensor, list[str]]] = {}
@@ -89,10 +101,11 @@ class FirstUse:
                 running.in_call = True
                 try:
                     # Before it counts as used: other threads are to come here too until this has returned.
-                    self._on_use(found[1])
+                    again = self._on_use(found[1])
                 finally:
                     running.in_call = False
-                self._unused.pop(id(tensor), None)
+                if again is not True:
+                    self._unused.pop(id(tensor), None)
 
     def _before(self, module: torch.nn.Module, _: Any) -> None:
         if torch.compiler.is_compiling():
@@ -112,6 +125,12 @@ class FirstUse:
         # Last: from here on `_after` is called, whatever happens.
         self.used([*module._parameters.values(), *module._buffers.values()])
 
+    def settle(self, names: Collection[str]) -> None:
+        """Say that these have been used, and need not be watched any more."""
+        for key, (_, own) in list(self._unused.items()):
+            if not set(own).isdisjoint(names):
+                self._unused.pop(key, None)
+
     def _after(self, module: torch.nn.Module, _: Any, __: Any) -> None:
         running = self._running
         if running.outermost is not module:
@@ -123,8 +142,12 @@ class FirstUse:
                 mode.__exit__(None, None, None)
             with self._lock:
                 self._calls -= 1
-            if self.is_over:
-                self._remove_hooks()
+            try:
+                if self._on_end is not None:
+                    self._on_end()
+            finally:
+                if self.is_over:
+                    self._remove_hooks()
 
 
 class _Running(threading.local):
@@ -148,6 +171,6 @@ class _Watch(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func not in _METADATA and not self._first_use.is_over:
+        if func not in METADATA and not self._first_use.is_over:
             self._first_use.used(_flat((args, kwargs)))
         return func(*args, **kwargs)

@@ -208,6 +208,12 @@ class File:
     def metadata(self) -> dict[str, str] | None:
         """Return the strings under ``__metadata__``; `None` if there are none."""
 
+    def content_id(self) -> str | None:
+        """Return the id of the file's tensors, names, types and shapes, as 64 hexadecimal digits.
+
+        Reads no tensor. `None` for a file that the store does not know yet, because no process has loaded it.
+        """
+
     def leave(self) -> str | None:
         """Return why a file that is too new to be shared, and not small, is for another to load; `None` otherwise.
 
@@ -519,6 +525,33 @@ class DeviceModel:
         Raises:
             KeyError: There is no such tensor.
             GpuUnavailableError: It will not arrive.
+        """
+
+    def wait_on_stream(self, name: str, stream: int) -> bool:
+        """Have a stream of CUDA wait for a tensor, without a wait of the host.
+
+        `stream` is the handle of a stream of the tensor's device that lives during the call. Not during a capture of a
+        graph. Returns false if the tensor has arrived already. Results of work that is queued on the stream later count
+        only if :meth:`check_streams` succeeds afterwards.
+
+        Raises:
+            KeyError: There is no such tensor.
+            GpuUnavailableError: It will not arrive, or the device has no such waits: the simulated one.
+        """
+
+    def check_streams(self, timeout: float | None = None) -> None:
+        """Wait until all tensors have arrived for which streams wait.
+
+        Raises:
+            TimeoutError: They have not arrived within `timeout` seconds.
+            GpuUnavailableError: One will not arrive: kernels that were queued after its wait have read undefined bytes.
+        """
+
+    def keep_prefix(self, ttft: float, most_bytes: int) -> tuple[int, int]:
+        """Ask the mirror to keep a prefix of the model; return its bytes, and the measured bytes per second.
+
+        Raises:
+            GpuUnavailableError: The mirror is older than this request, and has hung up: the model is lost.
         """
 
     def release(self) -> None:

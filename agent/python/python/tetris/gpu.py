@@ -23,6 +23,7 @@ from tetris._native import DeviceModel as DeviceModel
 from tetris._native import DeviceTensor as DeviceTensor
 from tetris._native import Memory
 from tetris._native import Prefetch as Prefetch
+from tetris._order import content_id, trace_for
 from tetris._types import GpuDevice, GpuStatus, GpuUsage
 from tetris.errors import GpuUnavailableError as GpuUnavailableError
 
@@ -32,6 +33,7 @@ __all__ = [
     "GpuUnavailableError",
     "Prefetch",
     "devices",
+    "keep_prefix",
     "load",
     "load_memories",
     "prefetch",
@@ -114,6 +116,48 @@ def load_memories(
         GpuUnavailableError: There is no mirror, or no room, or some memory is private.
     """
     return _registry.load_memories(agent(), memories, _name(device), wait=wait, timeout=timeout, keep=keep)
+
+
+def keep_prefix(
+    path: str | os.PathLike[str],
+    device: str | int = "cuda:0",
+    *,
+    ttft: float | None = None,
+    most_bytes: int | None = None,
+    order: Sequence[str] | None = None,
+    wait: float | None = None,
+) -> tuple[int, int]:
+    """Have the mirror keep the first part of a model on a device, also while no process has it.
+
+    The part is so long that the rest arrives during the first inference: the model's bytes less `ttft` times the
+    measured bandwidth (TIDAL, equation 1), in the recorded order of use. It stays until it is ended with
+    ``most_bytes=0``, the mirror restarts, or others need its room. The node's budget is ``gpu_mirror.template_bytes``.
+
+    Args:
+        path: The file or directory. The model is loaded, unless another process has it.
+        device: As of :func:`load`.
+        ttft: Measured time in seconds to the first token with the whole model on the device. Later measurements adapt
+            the part. By default the node's ``gpu_mirror.template_ttft_ms``.
+        most_bytes: Limit of the part in bytes; 0 ends it.
+        order: Names of tensors in the order of their use; by default that of the model's order file.
+        wait: As of :func:`load`.
+
+    Returns:
+        The bytes of the part, and the measured bytes per second of the device; 0 if unknown.
+
+    Raises:
+        ValueError: `device` is none that there can be, or a time is negative.
+        LoadError: The model's files are missing or invalid.
+        GpuUnavailableError: There is no mirror, or no room, or the mirror does not know this request.
+    """
+    if order is None:
+        trace = trace_for(path, lambda: content_id(path))
+        order = None if trace is None else trace.order()
+    # Not the process's own: an older mirror hangs up.
+    registry = _native.DeviceRegistry()
+    model = registry.load(agent(), path, _name(device), order=order, wait=wait)
+    model.wait()
+    return model.keep_prefix(0.0 if ttft is None else ttft, (1 << 64) - 1 if most_bytes is None else most_bytes)
 
 
 def devices() -> list[GpuDevice]:

@@ -27,13 +27,13 @@ from tetris._device.module import named_tensors, place, private_, release, wait
 from tetris._device.names import mirror_device, torch_device
 from tetris._device.tensor import Private, is_mirrored, require_private
 from tetris._order import Order
-from tetris._order_record import Recording, record_order
 from tetris._patch import completed
 from tetris._safe_open import load_original, safe_open
 from tetris._share import ShareReport, share_loaded, share_module_, share_state_dict
 from tetris._torch_derived import derived
 from tetris._torch_layout import Layout, layout
 from tetris._torch_tensor import ReadOnlyTensor, as_torch
+from tetris._trace_record import Initialization, Recording, record_initialization, record_order
 from tetris.errors import LoadError
 
 #: Taken before `tetris.patch` replaces it.
@@ -42,6 +42,7 @@ _load_model = getattr(_safetensors.load_model, "_tetris_original", _safetensors.
 
 __all__ = [
     "DeviceLoads",
+    "Initialization",
     "Layout",
     "ReadOnlyTensor",
     "Recording",
@@ -54,6 +55,7 @@ __all__ = [
     "load_file",
     "load_model",
     "private_",
+    "record_initialization",
     "record_order",
     "release",
     "safe_open",
@@ -92,8 +94,8 @@ def load_file(
         order: In which order tensors come to the device: an order file, or names. By default that of
             :func:`record_order`, if there is one.
         private: ``True``: copies for this process alone, without the mirror. Names, or a function of a name: copies of
-            these tensors. By default all of PEFT's ``adapter_model.safetensors``, and nothing else. Without effect on
-            the CPU, where a write makes copies.
+            these tensors. By default all of PEFT's ``adapter_model.safetensors``, and the tensors that
+            :func:`record_initialization` found to differ. Without effect on the CPU, where a write makes copies.
 
     Returns:
         The tensors by name, in the order of the file.

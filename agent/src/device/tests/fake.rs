@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{ClientError, OnDevice};
+use tetris_gpu_mirror::client::{Arrivals, ClientError, OnDevice};
 use tetris_gpu_mirror::memory::MemoryKind;
+use tetris_gpu_mirror::memory::cuda::StreamHandle;
+use tetris_gpu_mirror::protocol::Kept;
 use tetris_store_layout::{ObjectId, ObjectRef};
 
 use crate::device::held::Held;
@@ -66,6 +68,23 @@ impl Held for Fake {
 
     fn wait(&self, _: Option<&ObjectId>, _: Duration) -> Result<bool, ClientError> {
         Ok(self.fate.arrived.load(Ordering::Relaxed))
+    }
+
+    fn arrivals(&self) -> Option<Arrivals> {
+        None
+    }
+
+    fn wait_on_stream(
+        &self,
+        id: &ObjectId,
+        _: StreamHandle,
+        _: &Arrivals,
+    ) -> Result<(), ClientError> {
+        Err(ClientError::NoObject(*id))
+    }
+
+    fn keep(&self, _: Duration, _: u64) -> Result<Kept, ClientError> {
+        Ok(Kept::default())
     }
 
     fn is_held(&self) -> bool {

@@ -176,6 +176,8 @@ pub fn mirror() -> GpuMirrorStatus {
         total_bytes: 2000,
         limit_bytes: 1200,
         usage: Usage::default(),
+        bytes_per_sec: Some(13),
+        templates: Vec::new(),
         leases: 0,
         group_bytes: 2 << 20,
         bytes_per_second: Some(25),
@@ -195,6 +197,7 @@ pub fn mirror() -> GpuMirrorStatus {
         lingering_bytes: 30,
         live_bytes: 700,
         held_bytes: 600,
+        kept_bytes: 250,
         models: 5,
         held_models: 4,
     };

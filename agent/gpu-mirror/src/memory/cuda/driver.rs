@@ -118,6 +118,7 @@ driver_table! {
         module_unload = cuModuleUnload(sys::CUmodule);
         module_function = cuModuleGetFunction(*mut sys::CUfunction, sys::CUmodule, *const c_char);
         capture_mode = cuThreadExchangeStreamCaptureMode(*mut sys::CUstreamCaptureMode);
+        launch_host = cuLaunchHostFunc(sys::CUstream, sys::CUhostFn, *mut c_void);
         launch = cuLaunchKernel(sys::CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, sys::CUstream, *mut *mut c_void, *mut *mut c_void);
     }
     unchecked {

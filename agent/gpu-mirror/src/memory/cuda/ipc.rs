@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
+use super::consumer::{self, StreamHandle};
 use super::context::CudaContext;
 use super::copies::{CudaEvent, CudaStream, copy_out};
 use super::host_memory::{CudaPinned, CudaRegistration};
@@ -329,6 +330,14 @@ impl DeviceMemory for IpcDevice {
 
     fn finish_here(&self) -> Result<(), MemoryError> {
         self.context.synchronize_others()
+    }
+
+    fn queue_wait(
+        &self,
+        stream: StreamHandle,
+        wait: Box<dyn FnOnce() + Send>,
+    ) -> Result<(), MemoryError> {
+        consumer::queue(&self.context, stream, wait)
     }
 
     fn pinned(&self, bytes: usize) -> Result<CudaPinned, MemoryError> {

@@ -14,6 +14,7 @@
 //! symbol is missing, and declare results as an enumeration, in which a newer driver's result has
 //! no valid value.
 
+mod consumer;
 mod context;
 mod copies;
 mod driver;
@@ -23,6 +24,7 @@ mod ipc;
 mod result;
 mod vmm;
 
+pub use consumer::StreamHandle;
 pub use context::{CudaContext, device_count};
 pub use copies::{CudaEvent, CudaStream};
 pub use host_memory::{CudaPinned, CudaRegistration};

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chunk::HostMapping;
 use super::faults::Allowances;
+use super::link::Link;
 use crate::memory::{HostSlice, MemoryError};
 
 /// A queue of copies. A copy runs when a caller waits for it or polls its event.
@@ -22,6 +23,7 @@ pub struct HostEvent {
 #[derive(Debug)]
 struct Queue {
     allowances: Arc<Allowances>,
+    link: Arc<Link>,
     waiting: VecDeque<Copy>,
     queued: u64,
     done: u64,
@@ -66,7 +68,10 @@ impl Queue {
             return Err(failed());
         }
         match &copy.from {
-            Source::Host(from) => copy.to.write(copy.offset, from.bytes())?,
+            Source::Host(from) => {
+                self.link.take(from.bytes().len());
+                copy.to.write(copy.offset, from.bytes())?;
+            }
             Source::Device(from, part) => {
                 let mut bytes = vec![0; (part.end - part.start) as usize];
                 from.read(part.start, &mut bytes)?;
@@ -91,9 +96,10 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 impl HostStream {
-    pub(super) fn new(allowances: Arc<Allowances>) -> Self {
+    pub(super) fn new(allowances: Arc<Allowances>, link: Arc<Link>) -> Self {
         Self(Arc::new(Mutex::new(Queue {
             allowances,
+            link,
             waiting: VecDeque::new(),
             queued: 0,
             done: 0,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::chunk::{HostChunk, HostMapping, HostRange};
 use super::copies::{HostEvent, HostStream, Source};
 use super::faults::{Allowances, Faults};
+use super::link::{Link, LinkCosts};
 use crate::memory::device::NO_LINK;
 use crate::memory::{
     Capabilities, DeviceInfo, DeviceMemory, DeviceMode, DeviceUuid, Exported, HostSlice, Mapped,
@@ -29,6 +30,7 @@ struct Shared {
     capacity_bytes: u64,
     used: Arc<AtomicU64>,
     allowances: Arc<Allowances>,
+    link: Arc<Link>,
     lost: AtomicBool,
 }
 
@@ -50,22 +52,35 @@ impl HostDevice {
 
     /// Creates a device of `capacity_bytes` with injected faults.
     pub fn with_faults(capacity_bytes: u64, faults: Faults) -> Self {
-        Self::made(0, 0, capacity_bytes, faults)
+        Self::made(0, 0, capacity_bytes, faults, LinkCosts::default())
+    }
+
+    /// Creates a device of `capacity_bytes` whose copies have these costs.
+    pub fn with_link(capacity_bytes: u64, costs: LinkCosts) -> Self {
+        Self::made(0, 0, capacity_bytes, Faults::default(), costs)
     }
 
     /// Creates the device of this number. Devices of the same `link_group` above 0 are joined by
     /// links, as GPUs by NVLink.
     pub fn numbered(number: u32, link_group: u8, capacity_bytes: u64) -> Self {
-        Self::made(number, link_group, capacity_bytes, Faults::default())
+        let (faults, costs) = (Faults::default(), LinkCosts::default());
+        Self::made(number, link_group, capacity_bytes, faults, costs)
     }
 
-    fn made(number: u32, link_group: u8, capacity_bytes: u64, faults: Faults) -> Self {
+    fn made(
+        number: u32,
+        link_group: u8,
+        capacity_bytes: u64,
+        faults: Faults,
+        costs: LinkCosts,
+    ) -> Self {
         Self(Arc::new(Shared {
             number,
             link_group,
             capacity_bytes,
             used: Arc::default(),
             allowances: Arc::new(faults.into()),
+            link: Arc::new(Link::new(costs)),
             lost: AtomicBool::new(false),
         }))
     }
@@ -218,7 +233,10 @@ impl DeviceMemory for HostDevice {
     }
 
     fn stream(&self) -> Result<HostStream, MemoryError> {
-        Ok(HostStream::new(Arc::clone(&self.0.allowances)))
+        Ok(HostStream::new(
+            Arc::clone(&self.0.allowances),
+            Arc::clone(&self.0.link),
+        ))
     }
 
     fn copy_in(

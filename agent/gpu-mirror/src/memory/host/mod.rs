@@ -8,8 +8,10 @@ mod chunk;
 mod copies;
 mod device;
 mod faults;
+mod link;
 
 pub use chunk::{HostChunk, HostMapping, HostRange};
 pub use copies::{HostEvent, HostStream};
 pub use device::{HostDevice, HostPinned, HostRegistration};
 pub use faults::Faults;
+pub use link::LinkCosts;

@@ -1,6 +1,7 @@
 //! The manager against a reference that records only the manager's answers.
 
 mod reference;
+mod templates;
 
 use proptest::prelude::*;
 use tetris_store_layout::ObjectId;
@@ -50,6 +51,13 @@ enum Step {
     Copied(prop::sample::Index),
     Failed(prop::sample::Index),
     Shrink(u32, u64),
+    Keep {
+        tenant: u32,
+        spec: ModelSpec,
+        on: u32,
+        parts: usize,
+    },
+    Fill(prop::sample::Index),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -63,6 +71,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             copied,
         },
     );
+    let keep =
+        (0u32..2, model(), 0u32..2, 0usize..7).prop_map(|(tenant, spec, on, parts)| Step::Keep {
+            tenant,
+            spec,
+            on,
+            parts,
+        });
     let step = prop_oneof![
         6 => admit,
         3 => any::<prop::sample::Index>().prop_map(Step::Release),
@@ -70,6 +85,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => any::<prop::sample::Index>().prop_map(Step::Copied),
         1 => any::<prop::sample::Index>().prop_map(Step::Failed),
         1 => (0u32..2, 0u64..CAPACITY).prop_map(|(device, bytes)| Step::Shrink(device, bytes)),
+        2 => keep,
+        2 => any::<prop::sample::Index>().prop_map(Step::Fill),
     ];
     prop::collection::vec(step, 1..150)
 }
@@ -213,6 +230,7 @@ fn take(manager: &mut Manager, reference: &mut Reference, step: &Step, now: u64)
             let freed = manager.shrink(DeviceId(*device), *bytes);
             reference.freed(DeviceId(*device), &freed);
         }
+        Step::Keep { .. } | Step::Fill(_) => templates::take(manager, reference, step, now),
     }
 }
 
@@ -224,8 +242,10 @@ proptest! {
         let mut manager = new_manager();
         let mut reference = Reference::default();
         for (now, step) in (1..).zip(&steps) {
+            let before = templates::Kept::of(&manager);
             take(&mut manager, &mut reference, step, now);
             reference.agrees(&manager);
+            before.agrees(&manager, step);
         }
         // When all clients have disconnected and every copy has ended, everything can leave.
         for client in 0..5 {

@@ -68,7 +68,7 @@ impl<D: DeviceMemory> Session<D> {
         }
         drop(chunks);
         self.tell_places(held)?;
-        self.tell_arrivals(news)
+        self.tell_arrivals(held, news)
     }
 
     /// Waits for the chunks. `None`: they will not exist, or the client no longer waits.
@@ -159,7 +159,7 @@ impl<D: DeviceMemory> Session<D> {
     }
 
     /// Reports arrivals, until the client releases the model or it fails.
-    fn tell_arrivals(&self, mut news: Post) -> Result<Reply, Ended> {
+    fn tell_arrivals(&self, held: &Held, mut news: Post) -> Result<Reply, Ended> {
         loop {
             if news.failed.is_some() {
                 return Ok(end(news));
@@ -174,8 +174,16 @@ impl<D: DeviceMemory> Session<D> {
                 None => {}
                 Some(Request::Release) => return Ok(Reply::Released),
                 Some(Request::Status) => self.reply(&self.status())?,
+                Some(Request::Keep {
+                    ttft_us,
+                    most_bytes,
+                }) => {
+                    let (tenant, pool) = (self.tenant.id, &self.tenant.pool);
+                    let kept = self.core.keep(tenant, pool, held, ttft_us, most_bytes);
+                    self.reply(&Reply::Kept(kept))?;
+                }
                 Some(_) => {
-                    let expected = "Release or Status while a model is held";
+                    let expected = "Release, Status or Keep while a model is held";
                     return Err(Ended::OutOfTurn { expected });
                 }
             }

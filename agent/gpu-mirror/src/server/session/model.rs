@@ -1,6 +1,5 @@
 //! Lookup of a requested model.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use tetris_store_layout::{ManifestId, ObjectRef};
@@ -87,9 +86,9 @@ impl<D: DeviceMemory> Session<D> {
         let parts: Vec<_> = listed.iter().map(part).collect();
         let spec = ModelSpec::try_new(&parts, order);
         let spec = spec.map_err(|error| refused(Reason::INVALID, error.to_string()))?;
-        let objects: BTreeMap<_, _> = listed.iter().map(|object| (object.id, *object)).collect();
+        let objects = listed.iter().map(|object| (object.id, *object));
         let pool = Arc::clone(&self.tenant.pool);
-        let sources = Arc::new(Sources::new(pool, objects));
+        let sources = Arc::new(Sources::new(pool, Arc::new(objects.collect())));
         Ok(RequestedModel { spec, sources })
     }
 }

@@ -10,6 +10,7 @@ use super::mailbox::Mailbox;
 use super::pool::Pool;
 use super::source::Sources;
 use super::state::{Ask, Held};
+use super::templates::TemplateConfig;
 use super::*;
 use crate::arena::ArenaConfig;
 use crate::copy::ExecutorConfig;
@@ -88,7 +89,11 @@ impl Fixture {
             transfers: Transfers::default(),
             jobs: sender,
         };
-        let state = State::new(manager, BTreeMap::from([(DEVICE, slot)]));
+        let state = State::new(
+            manager,
+            BTreeMap::from([(DEVICE, slot)]),
+            TemplateConfig::default(),
+        );
         Self {
             _directory: directory,
             pool: Arc::new(Pool::new(Arc::clone(&store), BTreeSet::new())),
@@ -112,7 +117,7 @@ impl Fixture {
 
     fn sources(&self, objects: &[ObjectRef]) -> Sources {
         let by_id = objects.iter().map(|object| (object.id, *object));
-        Sources::new(Arc::clone(&self.pool), by_id.collect())
+        Sources::new(Arc::clone(&self.pool), Arc::new(by_id.collect()))
     }
 
     fn admit(&self, objects: &[ObjectRef]) -> Client {

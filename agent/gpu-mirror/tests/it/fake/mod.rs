@@ -19,3 +19,4 @@ mod registrations;
 pub mod served;
 mod spares;
 mod starts;
+mod waits;

@@ -8,7 +8,7 @@ import torch
 
 from tetris import _native
 from tetris._agent import Mode
-from tetris._device.mirror import count_copied, mirror_for, open_mirrored
+from tetris._device.mirror import count_copied, dynamic_names, mirror_for, open_mirrored
 from tetris._device.module import Arriving, named_tensors, place
 from tetris._device.names import torch_device
 from tetris._device.tensor import WAIT_S, Private, as_device_torch, is_private
@@ -23,6 +23,8 @@ def load_mirrored(
     name = mirror_for(filename, device, private)
     if name is None:
         return None
+    if private is None:
+        private = dynamic_names(filename)
     model = open_mirrored(filename, name, order)
     if model is None:
         return None
@@ -61,6 +63,8 @@ def load_model_mirrored(
     name = mirror_for(filename, device, private)
     if name is None:
         return None
+    if private is None:
+        private = dynamic_names(filename)
     model = open_mirrored(filename, name, order)
     if model is None:
         return None

@@ -12,7 +12,7 @@ from tetris._agent import agent
 from tetris._arguments import may_be_file
 from tetris._device.names import mirror_device
 from tetris._log import logger
-from tetris._order import Order, order_for
+from tetris._order import Order, content_id, order_for, trace_for
 from tetris.errors import GpuUnavailableError, LoadError
 
 
@@ -77,7 +77,8 @@ def open_mirrored(path: Any, device: str, order: Order = None) -> _native.Device
     try:
         from tetris import gpu
 
-        model = gpu.load(path, device, order=order_for(path, lambda: agent().open_file(path).tensors(), order))
+        names = order_for(path, lambda: agent().open_file(path).tensors(), order, lambda: content_id(path))
+        model = gpu.load(path, device, order=names)
     except (LoadError, TypeError, ValueError) as error:
         # The loader that takes its place reports the error.
         logger.debug("%s does not come from the GPU mirror: %s", path, error)
@@ -87,6 +88,15 @@ def open_mirrored(path: Any, device: str, order: Order = None) -> _native.Device
         return None
     count_mirrored(path, model)
     return model
+
+
+def dynamic_names(path: Any) -> frozenset[str]:
+    """Return the tensors of a file that differ between initializations, as far as they were recorded.
+
+    Initialization writes to them, or replaces them, so that each process needs its own.
+    """
+    trace = trace_for(path, lambda: content_id(path))
+    return frozenset() if trace is None else trace.origins.dynamic
 
 
 def count_mirrored(path: Any, model: _native.DeviceModel) -> None:

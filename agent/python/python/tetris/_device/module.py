@@ -12,6 +12,7 @@ import torch
 from tetris import _native
 from tetris._device.mirror import count_copied
 from tetris._device.names import torch_device
+from tetris._device.stream_wait import StreamWaits
 from tetris._device.tensor import WAIT_S, Private, is_mirrored, is_private, make_private, require_private
 from tetris._first_use import FirstUse
 from tetris.errors import GpuUnavailableError
@@ -51,7 +52,8 @@ class Arriving:
         mirrored = {id(tensor) for tensor, name in watched if name in names}
         self._tensors = {name: tensor for tensor, name in watched if id(tensor) in mirrored and name in model}
         watched = [(tensor, name) for tensor, name in watched if name in self._tensors]
-        self._first_use = FirstUse(module, watched, self._wait_for, self.wait_for_all)
+        self._streams = StreamWaits.of(model)
+        self._first_use = FirstUse(module, watched, self._wait_for, self.wait_for_all, self._check)
         _arriving[module] = self
 
     def wait_for_all(self, timeout: float = WAIT_S) -> None:
@@ -62,14 +64,37 @@ class Arriving:
             self._copy(error)
         self._stop()
 
-    def _wait_for(self, names: list[str]) -> None:
+    def _wait_for(self, names: list[str]) -> bool:
+        """Let the current stream wait for tensors, or else the host; return whether they may not be there yet."""
         try:
+            if self._streams is not None and self._streams.wait_for(names):
+                return True
             for name in names:
                 self._model.wait(name, timeout=WAIT_S)
             complete = self._model.is_ready()
         except (GpuUnavailableError, TimeoutError) as error:
             self._copy(error)
             complete = True
+        if complete:
+            self._stop()
+        return False
+
+    def _check(self) -> None:
+        """Make sure that what streams have waited for in a call has arrived, before its result is used."""
+        if self._streams is None:
+            return
+        try:
+            arrived = self._streams.check(WAIT_S)
+            complete = self._model.is_ready()
+        except (GpuUnavailableError, TimeoutError) as error:
+            self._copy(error)
+            self._stop()
+            # Its kernels have read undefined bytes.
+            raise GpuUnavailableError(
+                f"weights of {self._filename} did not arrive while the module ran: {error}; they are copied now, "
+                "call the module again"
+            ) from error
+        self._first_use.settle(arrived)
         if complete:
             self._stop()
 

@@ -11,6 +11,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::parts::{DESCRIPTOR, Inner, VmmChunk, VmmMapping, VmmRange, granule, properties, unmap};
 use crate::memory::bounds::{check_across, check_inside};
+use crate::memory::cuda::consumer::{self, StreamHandle};
 use crate::memory::cuda::context::CudaContext;
 use crate::memory::cuda::copies::{CudaEvent, CudaStream, copy_out};
 use crate::memory::cuda::host_memory::{CudaPinned, CudaRegistration};
@@ -308,6 +309,14 @@ impl DeviceMemory for VmmDevice {
 
     fn finish_here(&self) -> Result<(), MemoryError> {
         self.context.synchronize_others()
+    }
+
+    fn queue_wait(
+        &self,
+        stream: StreamHandle,
+        wait: Box<dyn FnOnce() + Send>,
+    ) -> Result<(), MemoryError> {
+        consumer::queue(&self.context, stream, wait)
     }
 
     fn pinned(&self, bytes: usize) -> Result<CudaPinned, MemoryError> {

@@ -1,0 +1,63 @@
+//! Waits on streams of other libraries.
+#![expect(
+    unsafe_code,
+    reason = "calls into the driver; handles of other libraries"
+)]
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use super::context::CudaContext;
+use super::result::check;
+use crate::memory::MemoryError;
+
+/// A stream of another library, such as torch's current stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamHandle(u64);
+
+impl StreamHandle {
+    /// Creates the handle from the driver's, as frameworks show it. 0 is the default stream.
+    ///
+    /// # Safety
+    ///
+    /// It is the handle of a stream of the device on which it will be used, and the stream lives
+    /// until that use returns.
+    pub unsafe fn from_raw(handle: u64) -> Self {
+        Self(handle)
+    }
+}
+
+/// A function that a stream runs.
+type Wait = Box<dyn FnOnce() + Send>;
+
+/// Runs the function on a thread of the driver.
+unsafe extern "C" fn run(wait: *mut c_void) {
+    // SAFETY: `queue` made the pointer from a box, and the driver calls this once.
+    let wait = unsafe { Box::from_raw(wait.cast::<Wait>()) };
+    // A panic must not unwind into the driver.
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(*wait)).is_err() {
+        tracing::error!("a wait on a stream panicked");
+    }
+}
+
+/// Queues `wait` on a stream: work that is queued there later runs after it has returned.
+pub(super) fn queue(
+    context: &Arc<CudaContext>,
+    stream: StreamHandle,
+    wait: Wait,
+) -> Result<(), MemoryError> {
+    let current = context.enter()?;
+    let data = Box::into_raw(Box::new(wait)).cast::<c_void>();
+    let handle = stream.0 as usize as sys::CUstream;
+    // SAFETY: the handle is that of a live stream by the promise of `StreamHandle`. The driver
+    // calls `run` once with `data`, or not at all if it returns an error.
+    let code = unsafe { (current.driver.launch_host)(handle, Some(run), data) };
+    let queued = check(code, "queue a wait on a stream");
+    if queued.is_err() {
+        // SAFETY: the driver has refused the pointer made above, and will not use it.
+        drop(unsafe { Box::from_raw(data.cast::<Wait>()) });
+    }
+    queued
+}

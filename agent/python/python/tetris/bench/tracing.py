@@ -1,0 +1,117 @@
+"""Cost of recording the order of first uses, of one inference.
+
+The recording watches every call of a module and every function of torch until all tensors have been used. Its cost is
+the time of the watched inference, with the start and the end of the recording, over that of the same inference without
+it; both take turns. A module without bytes (on torch's meta device) shows the cost alone: its functions compute
+nothing.
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tetris._first_use import FirstUse
+
+from . import machine, stats
+from .engines.models import VOCABULARY, Shape
+from .engines.programs.decoder import Decoder, made
+
+LIMIT = 0.012
+"""Most of an inference that a recording may cost: TIDAL (arXiv:2503.06421), 7.4, "less than 1.2 %"."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns 1 if a recording costs more than the limit."""
+    options = _parser().parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    shape = Shape.of(options.layers, options.width)
+    tokens = (torch.arange(options.tokens) * 7 % VOCABULARY).unsqueeze(0)
+    with torch.inference_mode():
+        module, empty = Decoder(shape, fused=False).eval().requires_grad_(False), made(shape, fused=False)
+        found = measure(module, tokens, options.rounds)
+        alone = measure(empty, tokens.to("meta"), options.rounds * 5)
+    cost_s = (stats.median(alone["watched_s"]) or 0.0) - (stats.median(alone["plain_s"]) or 0.0)
+    plain_s = stats.median(found["plain_s"]) or 0.0
+    ratio = stats.ratio(found["watched_s"], found["plain_s"])
+    report: dict[str, Any] = {
+        "machine": machine.inspect(),
+        "torch": torch.__version__,
+        "options": vars(options),
+        "tensors": len(list(module.parameters())),
+        "plain_s": plain_s,
+        "watched_over_plain": None if ratio is None else [ratio.value, ratio.low, ratio.high],
+        "cost_s": cost_s,
+        "cost_of_inference": cost_s / plain_s,
+        "limit": LIMIT,
+        "samples": {"inference": found, "meta": alone},
+    }
+    if options.format == "json":
+        print(json.dumps(report, indent=1))
+    else:
+        _show(report)
+    return 0 if report["cost_of_inference"] <= LIMIT else 1
+
+
+def measure(module: torch.nn.Module, inputs: torch.Tensor, rounds: int) -> dict[str, list[float]]:
+    """Seconds of `rounds` inferences with and without a recording, by turns."""
+    named = [(tensor, name) for name, tensor in module.named_parameters()]
+
+    def plain() -> None:
+        module(inputs)
+
+    def watched() -> None:
+        used: list[str] = []
+        watch = FirstUse(module, named, used.extend, lambda: None)
+        module(inputs)
+        watch.stop()
+        if len(used) != len(named):
+            raise AssertionError(f"{len(named)} tensors, of which the recording saw {len(used)}")
+
+    plain()
+    watched()
+    times: dict[str, list[float]] = {"plain_s": [], "watched_s": []}
+    order = random.Random(0)
+    for _ in range(rounds):
+        turns: list[tuple[str, Callable[[], None]]] = [("plain_s", plain), ("watched_s", watched)]
+        order.shuffle(turns)
+        for name, take in turns:
+            begun = time.perf_counter()
+            take()
+            times[name].append(time.perf_counter() - begun)
+    return times
+
+
+def _show(report: dict[str, Any]) -> None:
+    options = report["options"]
+    print(machine.line(report["machine"]))
+    print(f"torch {report['torch']}, {options['threads']} thread(s), {report['tensors']} tensors")
+    print(f"inference of {options['tokens']} tokens: {report['plain_s'] * 1e3:.1f} ms")
+    value, low, high = report["watched_over_plain"]
+    print(f"recorded over plain: {value:.4f}, middle half {low:.4f} to {high:.4f}")
+    verdict = "yes" if report["cost_of_inference"] <= LIMIT else "NO"
+    print(
+        f"cost of a recording, on the meta device: {report['cost_s'] * 1e3:.2f} ms, "
+        f"{report['cost_of_inference']:.3%} of the inference; at most {LIMIT:.1%}: {verdict}"
+    )
+    print(f"shortest inference of which it is {LIMIT:.1%}: {report['cost_s'] / LIMIT * 1e3:.0f} ms")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tetris.bench.tracing", description=__doc__)
+    parser.add_argument("--layers", type=int, default=16, help="layers of the decoder")
+    parser.add_argument("--width", type=int, default=1024, help="its width, a multiple of 128")
+    parser.add_argument("--tokens", type=int, default=512, help="length of the input")
+    parser.add_argument("--rounds", type=int, default=11, help="of timing")
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
