@@ -39,6 +39,7 @@ pub(super) fn model(body: &[u8]) -> Option<String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::big_endian_bytes, reason = "gRPC's lengths are")]
 mod tests {
     use super::*;
 
