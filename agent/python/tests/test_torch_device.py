@@ -419,6 +419,28 @@ def test_hooks_go_as_soon_as_everything_is_there(mirror: Mirror, net: Net, saved
     assert hooks(module) == 0
 
 
+@pytest.mark.parametrize("called", [True, False])
+def test_memory_goes_with_its_module_and_not_with_a_collection_of_garbage(
+    mirror: Mirror, net: Net, saved: Path, slow: list[Slow], called: bool
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        module = fresh()
+        load_model(module, saved, device="simulated", overlap=True)
+        if called:
+            slow[-1].arrived = True
+            assert torch.equal(module(INDEXES), net(INDEXES))
+        slow.clear()
+        assert mapped() > 0
+        if called:
+            tetris.torch.release(module)
+        del module
+        eventually(lambda: mapped() == 0)
+    finally:
+        gc.enable()
+
+
 def test_a_part_can_be_called_by_itself(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
     load_model(module, saved, device="simulated", overlap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -67,6 +68,9 @@ class FirstUse:
         #: Outermost calls that are under way, in all threads.
         self._calls = 0
         self._handles: list[Any] = []
+        # A module that nobody uses any more needs no watch.
+        self._end = weakref.finalize(module, self.stop)
+        self._end.atexit = False
         for part in module.modules():
             self._handles.append(part.register_forward_pre_hook(self._before, prepend=True))
             self._handles.append(part.register_forward_hook(self._after, always_call=True))
@@ -84,6 +88,10 @@ class FirstUse:
             handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
+        # They lead to the object that watches, and from there back to here. It goes now, with the memory that it holds, and
+        # not when Python looks for such circles.
+        self._on_use, self._on_compilation, self._on_end = _nothing, _nothing, None
+        self._end.detach()
 
     @property
     def is_over(self) -> bool:
@@ -148,6 +156,10 @@ class FirstUse:
             finally:
                 if self.is_over:
                     self._remove_hooks()
+
+
+def _nothing(*_: object) -> None:
+    """Takes the place of a callback after the end."""
 
 
 class _Running(threading.local):

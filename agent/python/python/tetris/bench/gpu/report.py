@@ -1,0 +1,117 @@
+"""The report as text, and its figures."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .. import stats
+from . import functions, starts
+
+
+def figures(found: dict[str, Any]) -> dict[str, Any]:
+    """Medians and ratios of a document's samples."""
+    return {
+        "starts": [_start(one) for one in found.get("starts", ())],
+        "swaps": [_swap(one) for one in found.get("swaps", ())],
+        "functions": _functions(found["functions"]) if "functions" in found else None,
+    }
+
+
+def _start(one: dict[str, Any]) -> dict[str, Any]:
+    medians = {way: stats.median(samples) for way, samples in one["ways"].items()}
+    ours = medians.get(starts.COLD)
+    warm = medians.get(starts.WARM)
+    prefix = medians.get(starts.PREFIX)
+    others = (starts.PINNED, starts.FILE, starts.RUN_AI)
+    return {
+        "model": one["model"],
+        "bytes": one["bytes"],
+        "tokens": one["tokens"],
+        "median_s": medians,
+        "over_cold": {way: medians[way] / ours for way in others if ours and medians.get(way)},
+        "over_warm": {way: seconds / warm for way, seconds in medians.items() if warm and seconds},
+        "prefix_share": one["prefix_bytes"] / one["bytes"],
+        # Equation (1): what is not kept arrives during the inference, so the start is as long as a warm one.
+        "prefix_over_predicted": prefix / warm if prefix and warm else None,
+        "answers": one["answers"],
+        "missing": one["missing"],
+    }
+
+
+def _swap(one: dict[str, Any]) -> dict[str, Any]:
+    rate, peak = stats.median(one["bytes_per_second"]), stats.median(one["peak_bytes_per_second"])
+    return {
+        "model": one["model"],
+        "bytes": one["bytes"],
+        "light": one["light"],
+        "median_s": stats.median(one["seconds"]),
+        "resident_s": stats.median(one["resident_seconds"]),
+        "bytes_per_second": rate,
+        "over_peak": rate / peak if rate and peak else None,
+    }
+
+
+def _functions(one: dict[str, Any]) -> dict[str, Any]:
+    ways = {}
+    for way, served in one["ways"].items():
+        ways[way] = {
+            "rates": [
+                {
+                    "rate": rate["rate"],
+                    "requests": len(rate["latencies_s"]),
+                    "p50_s": quantile(rate["latencies_s"], 0.5),
+                    "p99_s": quantile(rate["latencies_s"], 0.99),
+                }
+                for rate in served["rates"]
+            ],
+            "throughput": served["throughput"],
+            "device_bytes": served.get("device_bytes"),
+        }
+    return {
+        "functions": one["functions"],
+        "bytes": sum(one["bytes"]),
+        "room_bytes": one["room_bytes"],
+        "answers_agree": one["answers_agree"],
+        "ways": ways,
+    }
+
+
+def quantile(samples: Sequence[float], share: float) -> float:
+    """The least sample that so many are at most; infinite without samples."""
+    ordered = sorted(samples)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.inf
+
+
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    """The report."""
+    device = found["device"]
+    yield f"{device.get('name', device['device'])}, driver {device.get('driver')}, torch {device['torch']}"
+    shown = found["figures"]
+    for start in shown["starts"]:
+        yield ""
+        yield f"{start['model']}, {start['bytes'] / 1e9:.2f} GB, text of {start['tokens']} tokens: time to the first token"
+        for way, seconds in start["median_s"].items():
+            beside = start["over_cold"].get(way)
+            more = f", {beside:.2f} times a cold start" if beside else ""
+            yield f"  {seconds * 1e3:9.1f} ms  {start['over_warm'][way]:6.2f} x warm  {way}: {starts.WAYS[way]}{more}"
+        yield f"  prefix: {start['prefix_share']:.0%} of the model; different first tokens: {start['answers']} (1 is right)"
+        for way, reason in start["missing"].items():
+            yield f"  SKIPPED {way}: {reason}"
+    if shown["swaps"]:
+        yield ""
+        yield "swaps: from the store to the device"
+    for swap in shown["swaps"]:
+        peak = f", {swap['over_peak']:.3f} of pinned memory" if swap["over_peak"] else ""
+        kind = "light" if swap["light"] else "heavy"
+        times = f"{swap['median_s'] * 1e3:8.2f} ms ({swap['resident_s'] * 1e3:.2f} ms if it is there)"
+        yield f"  {swap['model']:>8} {swap['bytes'] / 1e6:9.1f} MB, {kind}: {times}, {swap['bytes_per_second'] / 1e9:.2f} GB/s{peak}"
+    served = shown["functions"]
+    if served:
+        yield ""
+        yield f"{served['functions']} functions of {served['bytes'] / 1e9:.2f} GB; the executor's room is {served['room_bytes'] / 1e9:.2f} GB"
+        for way, one in served["ways"].items():
+            held = f"{one['device_bytes'] / 1e9:.2f} GB of device memory" if one["device_bytes"] is not None else "memory not counted"
+            yield f"  {way}: {functions.WAYS[way]}; {one['throughput']:.1f} requests/s, one of each function at a time; {held}"
+            for rate in one["rates"]:
+                yield f"    {rate['rate']:6.1f} requests/s: p50 {rate['p50_s'] * 1e3:8.1f} ms, p99 {rate['p99_s'] * 1e3:8.1f} ms, of {rate['requests']}"
+        yield f"  first tokens agree: {'yes' if served['answers_agree'] else 'NO'}"
