@@ -144,7 +144,7 @@ fn a_run_without_a_failure_succeeds_and_steps_are_kept_as_soon_as_they_end() {
         "gpu-bench",
         "--keep",
         "--only transfers",
-        "--rounds 5",
+        "--rounds 3",
         "--store-dir",
     ] {
         assert!(bench.contains(part), "{part}: {bench}");
