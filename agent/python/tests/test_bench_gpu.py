@@ -20,7 +20,17 @@ ROOM = 6 * MIB
 
 
 def bench(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tetris.bench.gpu", "--device", "simulated", "--workdir", str(folder), "--part-mib", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "tetris.bench.gpu",
+        "--device",
+        "simulated",
+        "--workdir",
+        str(folder),
+        "--part-mib",
+        "1",
+    ]
     return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
 
 
@@ -53,7 +63,18 @@ def test_functions_of_an_executor_and_of_processes(store: Path, tmp_path: Path) 
     folder = tmp_path / "work"
     folder.mkdir()
     with Mirror(store, 2 * ROOM):
-        options = ("--only", "functions", "--functions", "3", "--kinds", "1x128,2x128", "--rates", "20", "--seconds", "0.5")
+        options = (
+            "--only",
+            "functions",
+            "--functions",
+            "3",
+            "--kinds",
+            "1x128,2x128",
+            "--rates",
+            "20",
+            "--seconds",
+            "0.5",
+        )
         found = measured(folder, *options, "--text", "4")
     served = found["figures"]["functions"]
     assert served["answers_agree"]

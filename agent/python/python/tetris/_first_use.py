@@ -88,8 +88,8 @@ class FirstUse:
             handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
-        # They lead to the object that watches, and from there back to here. It goes now, with the memory that it holds, and
-        # not when Python looks for such circles.
+        # They lead to the object that watches, and from there back to here. It goes now, with the memory that it
+        # holds, and not when Python looks for such circles.
         self._on_use, self._on_compilation, self._on_end = _nothing, _nothing, None
         self._end.detach()
 

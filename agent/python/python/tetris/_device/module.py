@@ -122,8 +122,13 @@ class Arriving:
 
 def named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield all parameters and buffers, tied ones under each of their names."""
-    yield from module.named_parameters(remove_duplicate=False)
-    yield from module.named_buffers(remove_duplicate=False)
+    buffers = []
+    # One walk: torch's own functions take several, as long together as the rest of a load.
+    for path, part in module.named_modules(remove_duplicate=False):
+        prefix = f"{path}." if path else ""
+        yield from ((prefix + name, tensor) for name, tensor in part._parameters.items() if tensor is not None)
+        buffers += [(prefix + name, tensor) for name, tensor in part._buffers.items() if tensor is not None]
+    yield from buffers
 
 
 def place(
@@ -145,28 +150,81 @@ def place(
     Raises:
         RuntimeError: A shape differs.
     """
+    parts = dict(module.named_modules(remove_duplicate=False))
     before = dict(named_tensors(module))
-    try:
-        missing, unexpected = module.load_state_dict(tensors, strict=False, assign=True)
-        after = dict(named_tensors(module))
-    except BaseException:
-        for name, tensor in before.items():
-            _set(module, name, tensor)
-        raise
+    plain = _plain_names(module, parts, before, tensors)
+    if plain is not None:
+        after, missing, unexpected = tensors, *plain
+    else:
+        after, missing, unexpected = _loaded_by_torch(module, parts, before, tensors)
     by_object: dict[int, list[str]] = {}
     for name, tensor in before.items():
         by_object.setdefault(id(tensor), []).append(name)
     loaded: set[str] = set()
     for names in by_object.values():
-        new = [name for name in names if after.get(name) is not before[name]]
+        new = [name for name in names if name in after and after[name] is not before[name]]
         if new:
             loaded.update(names)
             tensor = _merged(before[names[0]], after[new[0]])
             for name in names:
-                _set(module, name, tensor)
+                _set(parts, name, tensor)
     if move_to is not None:
         _move(module, move_to)
-    return [name for name in missing if name not in loaded], list(unexpected)
+    return [name for name in missing if name not in loaded], unexpected
+
+
+def _loaded_by_torch(
+    module: torch.nn.Module,
+    parts: Mapping[str, torch.nn.Module],
+    before: Mapping[str, torch.Tensor],
+    tensors: Mapping[str, torch.Tensor],
+) -> tuple[dict[str, torch.Tensor], list[str], list[str]]:
+    """Return the module's tensors, the missing and the unexpected names, after torch has loaded the state."""
+    try:
+        missing, unexpected = module.load_state_dict(tensors, strict=False, assign=True)
+        return dict(named_tensors(module)), list(missing), list(unexpected)
+    except BaseException:
+        for name, tensor in before.items():
+            _set(parts, name, tensor)
+        raise
+
+
+def _plain_names(
+    module: torch.nn.Module,
+    parts: Mapping[str, torch.nn.Module],
+    before: Mapping[str, torch.Tensor],
+    tensors: Mapping[str, torch.Tensor],
+) -> tuple[list[str], list[str]] | None:
+    """Return the missing and the unexpected names; `None` if loading is more than an assignment, or fails.
+
+    torch looks at each name in each part of the module, which takes long for a model that is already on the device.
+    """
+    if type(module).load_state_dict is not torch.nn.Module.load_state_dict:
+        return None
+    own = set()
+    missing = []
+    for path, part in parts.items():
+        if (
+            type(part)._load_from_state_dict is not torch.nn.Module._load_from_state_dict
+            or type(part).set_extra_state is not torch.nn.Module.set_extra_state
+            or part._load_state_dict_pre_hooks
+            or part._load_state_dict_post_hooks
+        ):
+            return None
+        prefix = f"{path}." if path else ""
+        for name in (
+            *part._parameters,
+            *(name for name in part._buffers if name not in part._non_persistent_buffers_set),
+        ):
+            full = prefix + name
+            if full not in before:
+                continue
+            own.add(full)
+            if full not in tensors:
+                missing.append(full)
+            elif tensors[full].shape != before[full].shape:
+                return None
+    return missing, [name for name in tensors if name not in own]
 
 
 def _merged(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
@@ -192,9 +250,9 @@ def _move(module: torch.nn.Module, device: Any) -> None:
                 tensor.data = tensor.data.to(target)
 
 
-def _set(module: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
+def _set(parts: Mapping[str, torch.nn.Module], name: str, tensor: torch.Tensor) -> None:
     path, _, last = name.rpartition(".")
-    owner = module.get_submodule(path)
+    owner = parts[path]
     (owner._parameters if last in owner._parameters else owner._buffers)[last] = tensor  # type: ignore[assignment]
 
 
@@ -228,6 +286,7 @@ def release(weights: torch.nn.Module | dict[str, torch.Tensor]) -> int:
 def _release_module(module: torch.nn.Module) -> int:
     empty: dict[int, torch.Tensor] = {}
     released = 0
+    parts = dict(module.named_modules(remove_duplicate=False))
     for name, tensor in list(named_tensors(module)):
         if id(tensor) not in empty:
             if not is_mirrored(tensor):
@@ -235,7 +294,7 @@ def _release_module(module: torch.nn.Module) -> int:
             released += tensor.nbytes
             data = torch.empty_like(tensor.data.as_subclass(torch.Tensor), device="meta")
             empty[id(tensor)] = _like(tensor, data)
-        _set(module, name, empty[id(tensor)])
+        _set(parts, name, empty[id(tensor)])
     return released
 
 

@@ -66,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _exit_code(found)
 
 
-def _take(part: str, node: Node, options: argparse.Namespace, found: dict[str, Any], say: Callable[[str], None]) -> None:
+def _take(
+    part: str, node: Node, options: argparse.Namespace, found: dict[str, Any], say: Callable[[str], None]
+) -> None:
     with torch.inference_mode():
         if part == "starts":
             found["starts"] = []
@@ -94,7 +96,9 @@ def _exit_code(found: dict[str, Any]) -> int:
     if found["failures"]:
         return 1
     served = found["figures"]["functions"]
-    agree = all(start["answers"] == 1 for start in found["figures"]["starts"]) and (served is None or served["answers_agree"])
+    agree = all(start["answers"] == 1 for start in found["figures"]["starts"]) and (
+        served is None or served["answers_agree"]
+    )
     return 0 if agree else DISAGREEMENT
 
 
@@ -120,26 +124,61 @@ def _part(text: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tetris.bench.gpu",
-        description="Measures models on a GPU of the node's mirror, with random weights, beside other ways to load them. "
-        "The mirror must serve the store of TETRIS_STORE, and needs room for the largest model.",
+        description="Measures models on a GPU of the node's mirror, with random weights, beside other ways to load "
+        "them. The mirror must serve the store of TETRIS_STORE, and needs room for the largest model.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--device", default="cuda:0", help="cuda:N, or simulated for a trial without a GPU")
-    parser.add_argument("--only", type=_several(_part), default=list(PARTS), metavar="PART,...", help="of " + ", ".join(PARTS))
-    parser.add_argument("--models", type=_several(_model), default=["1B", "7B"], metavar="MODEL,...", help="of starts: 1B, 7B or LAYERSxWIDTH")
-    parser.add_argument("--tokens", type=_several(int), default=[512, 8192], metavar="N,...", help="lengths of the texts of starts")
-    parser.add_argument("--swaps", type=_several(_model), default=["2x1024", "8x1024", "1B", "7B"], metavar="MODEL,...", help="models of swaps")
+    parser.add_argument(
+        "--only", type=_several(_part), default=list(PARTS), metavar="PART,...", help="of " + ", ".join(PARTS)
+    )
+    parser.add_argument(
+        "--models",
+        type=_several(_model),
+        default=["1B", "7B"],
+        metavar="MODEL,...",
+        help="of starts: 1B, 7B or LAYERSxWIDTH",
+    )
+    parser.add_argument(
+        "--tokens", type=_several(int), default=[512, 8192], metavar="N,...", help="lengths of the texts of starts"
+    )
+    parser.add_argument(
+        "--swaps",
+        type=_several(_model),
+        default=["2x1024", "8x1024", "1B", "7B"],
+        metavar="MODEL,...",
+        help="models of swaps",
+    )
     parser.add_argument("--functions", type=int, default=20, help="number of functions")
-    parser.add_argument("--kinds", type=_several(_model), default=["4x1024", "10x2048"], metavar="MODEL,...", help="their models, by turns")
+    parser.add_argument(
+        "--kinds",
+        type=_several(_model),
+        default=["4x1024", "10x2048"],
+        metavar="MODEL,...",
+        help="their models, by turns",
+    )
     parser.add_argument("--room", type=float, default=0.5, help="the executor's room, as a share of all their bytes")
-    parser.add_argument("--rates", type=_several(float), default=[20.0, 60.0], metavar="RATE,...", help="requests a second, of all functions together")
+    parser.add_argument(
+        "--rates",
+        type=_several(float),
+        default=[20.0, 60.0],
+        metavar="RATE,...",
+        help="requests a second, of all functions together",
+    )
     parser.add_argument("--seconds", type=float, default=10.0, help="length of each load")
     parser.add_argument("--zipf", type=float, default=0.9, help="exponent of the functions' popularity")
     parser.add_argument("--text", type=int, default=128, help="length of a request's text in tokens")
     parser.add_argument("--rounds", type=int, default=5, help="samples of each start and swap")
-    parser.add_argument("--part-mib", type=int, default=2048, help="MiB of each file that takes the room of others; a light one takes none of a heavy model")
-    parser.add_argument("--workdir", type=Path, help="directory for files, on a tmpfs; twice their bytes are needed, with the store's")
+    parser.add_argument(
+        "--part-mib",
+        type=int,
+        default=2048,
+        help="MiB of each file that takes the room of others; a light one takes none of a heavy model",
+    )
+    parser.add_argument(
+        "--workdir", type=Path, help="directory for files, on a tmpfs; twice their bytes are needed, with the store's"
+    )
     parser.add_argument("--keep", type=Path, help="file for the report, whole after each part")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     return parser

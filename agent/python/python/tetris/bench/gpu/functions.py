@@ -28,7 +28,10 @@ from .node import LONG_S, Node
 END = 0
 Files = dict[int, tuple[Path, Shape]]
 EXECUTOR, PROCESSES = "executor", "processes"
-WAYS = {EXECUTOR: "one process, weights from the mirror", PROCESSES: "a process for each function, with its own weights"}
+WAYS = {
+    EXECUTOR: "one process, weights from the mirror",
+    PROCESSES: "a process for each function, with its own weights",
+}
 
 
 class Program:
@@ -42,7 +45,9 @@ class Program:
         answered: Takes the number of a request that is done, with its token.
     """
 
-    def __init__(self, files: Files, device: str, room: int | None, text: int, answered: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, files: Files, device: str, room: int | None, text: int, answered: Callable[[int, int], None]
+    ) -> None:
         described = {str(number): [os.fspath(path), asdict(shape)] for number, (path, shape) in files.items()}
         options = json.dumps({"functions": described, "device": device, "room": room, "text": text})
         command = [sys.executable, "-m", f"{__package__}.function_process", options]
@@ -59,7 +64,9 @@ class Program:
             RuntimeError: It has ended instead.
         """
         if not self._ready.wait(LONG_S) or self._process.poll() is not None:
-            raise RuntimeError(f"expected a process of functions within {LONG_S:.0f} s, found status {self._process.poll()}")
+            raise RuntimeError(
+                f"expected a process of functions within {LONG_S:.0f} s, found status {self._process.poll()}"
+            )
 
     def ask(self, request: int, function: int) -> None:
         """Sends a request."""
@@ -129,7 +136,9 @@ class Served:
         """
         answered = self._done.get(timeout=LONG_S)
         if answered is None:
-            raise RuntimeError("expected answers, found that a process of functions has ended; its message is on standard error")
+            raise RuntimeError(
+                "expected answers, found that a process of functions has ended; its message is on standard error"
+            )
         function, token, begun, end = answered
         return function, token, end - begun
 

@@ -27,7 +27,9 @@ def shape_of(text: str) -> Shape:
         return SHAPES[text]
     layers, _, width = text.partition("x")
     if not (layers.isdecimal() and width.isdecimal() and int(layers) > 0 and int(width) > 0 and int(width) % 128 == 0):
-        raise ValueError(f"expected {', '.join(SHAPES)} or LAYERSxWIDTH with a width in multiples of 128, found {text!r}")
+        raise ValueError(
+            f"expected {', '.join(SHAPES)} or LAYERSxWIDTH with a width in multiples of 128, found {text!r}"
+        )
     return Shape.of(int(layers), int(width))
 
 
@@ -71,7 +73,9 @@ def write_bytes(path: Path, length: int, seed: int, device: str) -> None:
     _write(path, [("bytes", (length,))], BYTES, iter([values]))
 
 
-def _write(path: Path, sizes: list[tuple[str, tuple[int, ...]]], dtype: torch.dtype, tensors: Iterator[torch.Tensor]) -> int:
+def _write(
+    path: Path, sizes: list[tuple[str, tuple[int, ...]]], dtype: torch.dtype, tensors: Iterator[torch.Tensor]
+) -> int:
     header: dict[str, object] = {}
     end = 0
     for name, size in sizes:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from tetris import gpu
 
 from . import models
@@ -37,9 +38,17 @@ class Node:
 
     def describe(self) -> dict[str, Any]:
         """The device and its software."""
-        found: dict[str, Any] = {"device": self.device, "torch": torch.__version__, "capacity_bytes": self.capacity_bytes}
+        found: dict[str, Any] = {
+            "device": self.device,
+            "torch": torch.__version__,
+            "capacity_bytes": self.capacity_bytes,
+        }
         if self.on_gpu:
-            found |= {"name": torch.cuda.get_device_name(self.torch_device), "cuda": torch.version.cuda, "driver": _driver()}
+            found |= {
+                "name": torch.cuda.get_device_name(self.torch_device),
+                "cuda": torch.version.cuda,
+                "driver": _driver(),
+            }
         return found
 
     def sync(self) -> None:

@@ -28,7 +28,7 @@ def _start(one: dict[str, Any]) -> dict[str, Any]:
         "bytes": one["bytes"],
         "tokens": one["tokens"],
         "median_s": medians,
-        "over_cold": {way: medians[way] / ours for way in others if ours and medians.get(way)},
+        "over_cold": {way: seconds / ours for way, seconds in medians.items() if ours and seconds and way in others},
         "over_warm": {way: seconds / warm for way, seconds in medians.items() if warm and seconds},
         "prefix_share": one["prefix_bytes"] / one["bytes"],
         # Equation (1): what is not kept arrives during the inference, so the start is as long as a warm one.
@@ -89,12 +89,14 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     shown = found["figures"]
     for start in shown["starts"]:
         yield ""
-        yield f"{start['model']}, {start['bytes'] / 1e9:.2f} GB, text of {start['tokens']} tokens: time to the first token"
+        size = f"{start['model']}, {start['bytes'] / 1e9:.2f} GB"
+        yield f"{size}, text of {start['tokens']} tokens: time to the first token"
         for way, seconds in start["median_s"].items():
             beside = start["over_cold"].get(way)
             more = f", {beside:.2f} times a cold start" if beside else ""
             yield f"  {seconds * 1e3:9.1f} ms  {start['over_warm'][way]:6.2f} x warm  {way}: {starts.WAYS[way]}{more}"
-        yield f"  prefix: {start['prefix_share']:.0%} of the model; different first tokens: {start['answers']} (1 is right)"
+        answers = f"different first tokens: {start['answers']} (1 is right)"
+        yield f"  prefix: {start['prefix_share']:.0%} of the model; {answers}"
         for way, reason in start["missing"].items():
             yield f"  SKIPPED {way}: {reason}"
     if shown["swaps"]:
@@ -104,14 +106,22 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         peak = f", {swap['over_peak']:.3f} of pinned memory" if swap["over_peak"] else ""
         kind = "light" if swap["light"] else "heavy"
         times = f"{swap['median_s'] * 1e3:8.2f} ms ({swap['resident_s'] * 1e3:.2f} ms if it is there)"
-        yield f"  {swap['model']:>8} {swap['bytes'] / 1e6:9.1f} MB, {kind}: {times}, {swap['bytes_per_second'] / 1e9:.2f} GB/s{peak}"
+        rate = f"{swap['bytes_per_second'] / 1e9:.2f} GB/s{peak}"
+        yield f"  {swap['model']:>8} {swap['bytes'] / 1e6:9.1f} MB, {kind}: {times}, {rate}"
     served = shown["functions"]
     if served:
         yield ""
-        yield f"{served['functions']} functions of {served['bytes'] / 1e9:.2f} GB; the executor's room is {served['room_bytes'] / 1e9:.2f} GB"
+        room = f"the executor's room is {served['room_bytes'] / 1e9:.2f} GB"
+        yield f"{served['functions']} functions of {served['bytes'] / 1e9:.2f} GB; {room}"
         for way, one in served["ways"].items():
-            held = f"{one['device_bytes'] / 1e9:.2f} GB of device memory" if one["device_bytes"] is not None else "memory not counted"
-            yield f"  {way}: {functions.WAYS[way]}; {one['throughput']:.1f} requests/s, one of each function at a time; {held}"
-            for rate in one["rates"]:
-                yield f"    {rate['rate']:6.1f} requests/s: p50 {rate['p50_s'] * 1e3:8.1f} ms, p99 {rate['p99_s'] * 1e3:8.1f} ms, of {rate['requests']}"
+            held = (
+                f"{one['device_bytes'] / 1e9:.2f} GB of device memory"
+                if one["device_bytes"] is not None
+                else "memory not counted"
+            )
+            rate = f"{one['throughput']:.1f} requests/s, one of each function at a time"
+            yield f"  {way}: {functions.WAYS[way]}; {rate}; {held}"
+            for load in one["rates"]:
+                times = f"p50 {load['p50_s'] * 1e3:8.1f} ms, p99 {load['p99_s'] * 1e3:8.1f} ms"
+                yield f"    {load['rate']:6.1f} requests/s: {times}, of {load['requests']}"
         yield f"  first tokens agree: {'yes' if served['answers_agree'] else 'NO'}"

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-import tetris.torch
 import torch
+
+import tetris.torch
 from tetris import gpu
 
 from ..engines.models import Shape
-from . import models
+from . import models, swaps
 from .node import LONG_S, Node
 
 Tensors = dict[str, torch.Tensor]
@@ -31,18 +32,16 @@ WAYS = {
 }
 
 
-def measure(node: Node, name: str, shape: Shape, counts: list[int], rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def measure(
+    node: Node, name: str, shape: Shape, counts: list[int], rounds: int, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
     """Measures the starts of a model with texts of these lengths."""
     path = node.folder / f"{name}.safetensors"
     say(f"{name}: writing")
     models.write(path, shape, 1, node.torch_device)
     node.empty_cache()
     say(f"{name}: publishing")
-    with gpu.prefetch(path, node.device, wait=LONG_S) as held:
-        held.wait(LONG_S)
-        model, nbytes = held.model, held.nbytes
-    if model is None:
-        raise RuntimeError(f"{path} is on {node.device} without an identity")
+    model, nbytes, _ = swaps.brought(node, path)
     with _record(path, shape):
         pass
     node.settle()
@@ -62,7 +61,15 @@ def _record(path: Path, shape: Shape) -> Iterator[None]:
 
 
 def _one(
-    node: Node, name: str, path: Path, shape: Shape, count: int, rounds: int, model: str, nbytes: int, say: Callable[[str], None]
+    node: Node,
+    name: str,
+    path: Path,
+    shape: Shape,
+    count: int,
+    rounds: int,
+    model: str,
+    nbytes: int,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     ids = models.tokens(count, node.torch_device)
     found: dict[str, Any] = {"model": name, "bytes": nbytes, "tokens": count, "ways": {}, "missing": {}}
@@ -119,7 +126,9 @@ def _one(
     return found
 
 
-def _others(node: Node, path: Path, missing: dict[str, str]) -> dict[str, tuple[Callable[[torch.nn.Module], Any], Callable[[], None]]]:
+def _others(
+    node: Node, path: Path, missing: dict[str, str]
+) -> dict[str, tuple[Callable[[torch.nn.Module], Any], Callable[[], None]]]:
     """The ways without the mirror."""
     device = node.torch_device
 
@@ -135,7 +144,9 @@ def _others(node: Node, path: Path, missing: dict[str, str]) -> dict[str, tuple[
             pinned.update((name, keep(tensor)) for name, tensor in safetensors.torch.load_file(path).items())
 
     def from_pinned(decoder: torch.nn.Module) -> Tensors:
-        return assign(decoder, {name: tensor.to(device, non_blocking=True, copy=True) for name, tensor in pinned.items()})
+        return assign(
+            decoder, {name: tensor.to(device, non_blocking=True, copy=True) for name, tensor in pinned.items()}
+        )
 
     def nothing() -> None:
         pass

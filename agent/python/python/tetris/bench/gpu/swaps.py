@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tetris import gpu
@@ -22,31 +23,22 @@ def measure(node: Node, name: str, shape: Shape, rounds: int, say: Callable[[str
     node.empty_cache()
     seconds, resident, peaks = [], [], []
     try:
-        # The first one publishes the file, the second one has its pages registered.
-        for number in range(rounds + 2):
-            say(f"swap of {name}, {number + 1} of {rounds + 2}")
-            if number:
-                node.evict(model, nbytes)
-            if number == 2:
-                node.settle()
-            begun = time.perf_counter()
-            with gpu.prefetch(path, node.device, wait=LONG_S) as held:
-                held.wait(LONG_S)
-                spent = time.perf_counter() - begun
-                if held.model is None:
-                    raise RuntimeError(f"{path} is on {node.device} without an identity")
-                model, nbytes = held.model, held.nbytes
-            if number > 1:
-                seconds.append(spent)
-                begun = time.perf_counter()
-                with gpu.prefetch(path, node.device, wait=LONG_S) as held:
-                    held.wait(LONG_S)
-                    resident.append(time.perf_counter() - begun)
-                peak = node.peak(min(PEAK_BYTES, nbytes), 1)
-                if peak is not None:
-                    peaks.append(peak)
+        # The first one publishes the file, and has its pages registered afterwards.
+        say(f"swap of {name}: publishing")
+        model, nbytes, _ = brought(node, path)
+        node.settle()
+        for number in range(rounds + 1):
+            say(f"swap of {name}, {number + 1} of {rounds + 1}")
+            node.evict(model, nbytes)
             if number == 0:
+                # What took its place has pages to register, too.
                 node.settle()
+            spent = brought(node, path)[2]
+            if number > 0:
+                seconds.append(spent)
+                resident.append(brought(node, path)[2])
+                peak = node.peak(min(PEAK_BYTES, nbytes), 1)
+                peaks += [] if peak is None else [peak]
     finally:
         path.unlink()
     status = gpu.status(node.device)
@@ -60,3 +52,18 @@ def measure(node: Node, name: str, shape: Shape, rounds: int, say: Callable[[str
         "bytes_per_second": [nbytes / one for one in seconds],
         "peak_bytes_per_second": peaks,
     }
+
+
+def brought(node: Node, path: Path) -> tuple[str, int, float]:
+    """Brings a model to the device; returns its identity, its bytes, and the seconds that it took.
+
+    Raises:
+        RuntimeError: It has no identity.
+    """
+    begun = time.perf_counter()
+    with gpu.prefetch(path, node.device, wait=LONG_S) as held:
+        held.wait(LONG_S)
+        spent = time.perf_counter() - begun
+        if held.model is None:
+            raise RuntimeError(f"{path} is on {node.device} without an identity")
+        return held.model, held.nbytes, spent
