@@ -3,7 +3,7 @@
 //!
 //!     cargo run -p tetris-gpu-mirror --example simulated -- STORE SOCKET DEVICE_BYTES [STORE_BYTES]
 //!
-//! Chunks are 4 MiB, so that models of some MiB have several. Prints a line once clients can
+//! Chunks are 4 MiB, so that models of some MiB have several. Prefixes may take half of the device. Prints a line once clients can
 //! connect.
 #![allow(
     clippy::print_stdout,
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tetris_gpu_mirror::arena::ArenaConfig;
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::residency::{self, DeviceId, TenantId};
-use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig};
+use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig, TemplateConfig};
 use tetris_store_layout::Store;
 
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -49,6 +49,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Tests check the references to the store's objects, and the server must not hold any for
         // long.
         keep_pinned: Duration::ZERO,
+        templates: TemplateConfig {
+            budget_bytes: device_bytes / 2,
+            ..TemplateConfig::default()
+        },
         ..ServerConfig::default()
     };
     let server = Server::start(vec![device], &config)?;

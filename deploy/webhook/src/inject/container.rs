@@ -11,7 +11,7 @@ use super::options::Options;
 use super::paths::{Relation, relation};
 use super::volume::Volume;
 use super::warnings::{Warnings, shown};
-use super::{CONTAINERS_ANNOTATION, PATCH_ENV, STORE_ENV};
+use super::{CONTAINERS_ANNOTATION, GPU_TEMPLATE_ENV, PATCH_ENV, STORE_ENV};
 
 /// The lists of containers that can have the store.
 const LISTS: [&str; 2] = ["initContainers", "containers"];
@@ -42,6 +42,7 @@ struct Plan<'a> {
     spec: &'a Value,
     volumes: Volumes<'a>,
     patch: Option<&'static str>,
+    gpu_template: Option<&'a str>,
     options: &'a Options,
 }
 
@@ -63,6 +64,7 @@ impl Containers {
             spec,
             volumes,
             patch: wishes.patch,
+            gpu_template: wishes.gpu_template,
             options,
         };
         let mut all = Self::default();
@@ -227,7 +229,11 @@ impl Plan<'_> {
 
     /// The variables that the container lacks.
     fn variables(&self, env: &[Value], path: &str) -> Vec<Value> {
-        let wanted = [(STORE_ENV, Some(path)), (PATCH_ENV, self.patch)];
+        let wanted = [
+            (STORE_ENV, Some(path)),
+            (PATCH_ENV, self.patch),
+            (GPU_TEMPLATE_ENV, self.gpu_template),
+        ];
         wanted
             .into_iter()
             .filter(|(name, _)| {

@@ -41,6 +41,9 @@ use warnings::Warnings;
 pub const LABEL: &str = "tetris.dev/inject";
 /// Annotation for the patch of Python programs: `true` (default), `files` or `false`.
 pub const PATCH_ANNOTATION: &str = "tetris.dev/patch";
+/// Annotation for models' prefixes that stay on GPUs: `true`, `false`, or a time to the first token such as `250ms` or
+/// `1.5s`.
+pub const GPU_TEMPLATE_ANNOTATION: &str = "tetris.dev/gpu-template";
 /// The containers that get the store, by name and separated by commas; all of them without it.
 pub const CONTAINERS_ANNOTATION: &str = "tetris.dev/containers";
 /// The store that the volume asks for; that of the namespace without it.
@@ -61,6 +64,8 @@ pub const PYTHON_PATH_ENV: &str = "PYTHONPATH";
 pub const STORE_ENV: &str = "TETRIS_STORE";
 /// Tells Python programs to load through the store.
 pub const PATCH_ENV: &str = "TETRIS_PATCH";
+/// Tells Python programs to have the GPU mirror keep the prefixes of their models.
+pub const GPU_TEMPLATE_ENV: &str = "TETRIS_GPU_TEMPLATE";
 
 /// Outcome for a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -11,6 +11,7 @@ from tetris import _native
 from tetris._agent import agent
 from tetris._arguments import may_be_file
 from tetris._device.names import mirror_device
+from tetris._device.template import keep_as_asked
 from tetris._log import logger
 from tetris._order import Order, content_id, order_for, trace_for
 from tetris.errors import GpuUnavailableError, LoadError
@@ -87,6 +88,7 @@ def open_mirrored(path: Any, device: str, order: Order = None) -> _native.Device
         count_copied(path, device, error)
         return None
     count_mirrored(path, model)
+    keep_as_asked(path, device, names)
     return model
 
 

@@ -10,11 +10,14 @@ fn annotated(name: &str, key: &str, value: &str) -> Value {
 }
 
 fn variable(pod: &Value) -> Option<String> {
+    named(pod, "TETRIS_PATCH")
+}
+
+/// Value of a variable of the first container.
+fn named(pod: &Value, name: &str) -> Option<String> {
     let (_, env) = of_container(pod, "containers", 0);
-    let patch = env
-        .iter()
-        .find(|variable| variable["name"] == "TETRIS_PATCH")?;
-    Some(patch["value"].as_str().unwrap().to_owned())
+    let variable = env.iter().find(|variable| variable["name"] == name)?;
+    Some(variable["value"].as_str().unwrap().to_owned())
 }
 
 #[test]
@@ -27,6 +30,44 @@ fn python_programs_are_patched_unless_told_otherwise() {
     ] {
         let after = clean(&annotated("minimal", "tetris.dev/patch", value));
         assert_eq!(variable(&after).as_deref(), expected, "{value}");
+    }
+}
+
+#[test]
+fn prefixes_on_gpus_stay_where_the_pod_asks_for_it() {
+    for (value, expected) in [
+        ("true", Some("1")),
+        ("false", None),
+        ("250ms", Some("250ms")),
+        (" 1.5s ", Some("1.5s")),
+        ("3600s", Some("3600s")),
+    ] {
+        let before = annotated("minimal", "tetris.dev/gpu-template", value);
+        let injection = injected(&before);
+        assert_eq!(injection.warnings, Vec::<String>::new(), "{value}");
+        let after = patched(&before, &injection);
+        assert_eq!(
+            named(&after, "TETRIS_GPU_TEMPLATE").as_deref(),
+            expected,
+            "{value}"
+        );
+        assert_eq!(variable(&after).as_deref(), Some("1"));
+    }
+    for value in [
+        "", "yes", "250", "0s", "-1s", "infs", "NaNs", "1e3s", "1.2.3s", "s", "ms", "3601s",
+        "250 ms",
+    ] {
+        let before = annotated("minimal", "tetris.dev/gpu-template", value);
+        let injection = injected(&before);
+        assert_eq!(injection.outcome, InjectionOutcome::Injected);
+        assert!(
+            injection.warnings[0].contains(&format!("found \"{value}\"")),
+            "{value}"
+        );
+        assert_eq!(
+            named(&patched(&before, &injection), "TETRIS_GPU_TEMPLATE"),
+            None
+        );
     }
 }
 

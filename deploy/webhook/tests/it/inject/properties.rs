@@ -91,12 +91,19 @@ fn pods() -> impl Strategy<Value = Value> {
     ]);
     let store = select(vec![Value::Null, json!("a"), json!("/"), json!([])]);
     let label = select(vec!["true", "python"]);
-    let wishes = (label, patch, chosen, store);
+    let template = select(vec![
+        Value::Null,
+        json!("true"),
+        json!("2s"),
+        json!("2"),
+        json!(2),
+    ]);
+    let wishes = (label, patch, template, chosen, store);
     (volumes(), containers(), containers(), wishes).prop_map(
-        |(volumes, init, containers, (label, patch, chosen, store))| {
+        |(volumes, init, containers, (label, patch, template, chosen, store))| {
             json!({
                 "metadata": {"labels": {"tetris.dev/inject": label}, "annotations": {
-                    "tetris.dev/patch": patch, "tetris.dev/containers": chosen, "tetris.dev/store": store}},
+                    "tetris.dev/patch": patch, "tetris.dev/containers": chosen, "tetris.dev/store": store, "tetris.dev/gpu-template": template}},
                 "spec": {"volumes": volumes, "initContainers": init, "containers": containers, "priority": 0},
             })
         },
@@ -126,6 +133,7 @@ fn json() -> impl Strategy<Value = Value> {
         "tetris.dev/inject",
         "tetris.dev/patch",
         "tetris.dev/containers",
+        "tetris.dev/gpu-template",
         "spec",
         "volumes",
         "containers",
