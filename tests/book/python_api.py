@@ -12,7 +12,7 @@ from pathlib import Path
 from pages import ROOT
 
 PACKAGE = ROOT / "agent/python/python"
-MODULES = ("tetris", "tetris.torch", "tetris.numpy", "tetris.onnxruntime", "tetris.gpu", "tetris.errors")
+MODULES = ("tetris", "tetris.torch", "tetris.numpy", "tetris.onnxruntime", "tetris.gpu", "tetris.warm", "tetris.errors")
 HEAD = """# Python
 
 <!-- Written from the package's sources by `python3 tests/book reference --write` -->

@@ -1,0 +1,297 @@
+"""Processes that are ready before they are needed: interpreter, modules, the context of a device, and kernels.
+
+    pool = tetris.warm.Pool(2, modules=["torch", "transformers"], device="cuda:0", prepare="server:load_kernels")
+    job = pool.run("server:main", "/models/bert", environment={"TOKEN": token})
+    job.result()
+
+A process is used once, and another takes its place aside. So nothing of a job reaches the next one. All processes come
+from one that has imported the modules and nothing else (a fork server of :mod:`multiprocessing`), which they share the
+memory of. They have the rights of their owner: have a pool for each tenant, not one for several.
+
+A module that is imported must not start threads or use a device, since forks would break both. torch, transformers and
+safetensors do neither.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, Self
+
+__all__ = ["Job", "Pool", "WarmError"]
+
+#: Longest wait for a process to become ready, and for one to end after it was told to, in seconds.
+READY_S, END_S = 600.0, 5.0
+
+
+class WarmError(RuntimeError):
+    """A process could not be made ready, or ended without a result."""
+
+
+class Job:
+    """Work in a process that was ready.
+
+    Attributes:
+        pid: The process.
+    """
+
+    def __init__(self, process: Any, connection: Connection) -> None:
+        self._process = process
+        self._connection = connection
+        self._answer: tuple[bool, Any] | None = None
+        self.pid: int = process.pid
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait until the work is done, and return what its function returned.
+
+        Raises:
+            TimeoutError: It is not done after `timeout` seconds.
+            WarmError: The process has ended without an answer.
+            Exception: The function raised it.
+        """
+        if self._answer is None:
+            if not self._connection.poll(timeout):
+                raise TimeoutError(f"process {self.pid} has no result after {timeout} s")
+            try:
+                self._answer = self._connection.recv()
+            except (EOFError, ConnectionResetError) as error:
+                self._process.join(END_S)
+                raise WarmError(
+                    f"process {self.pid} ended with status {self._process.exitcode} and no result"
+                ) from error
+            finally:
+                self._end()
+        succeeded, value = self._answer
+        if succeeded:
+            return value
+        raise value
+
+    def terminate(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._end()
+
+    def _end(self) -> None:
+        self._connection.close()
+        self._process.join(END_S)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+
+
+class Pool:
+    """Processes that are ready.
+
+    Args:
+        size: How many are ready at a time.
+        modules: Modules that are imported before the processes start. The first pool of a process decides them.
+        device: ``"cuda:0"`` and the like: processes have its context.
+        prepare: ``"module:function"``, which each process calls before it is ready, such as to load kernels.
+        memory_bytes: Most private memory of all ready processes together, in bytes. With less, fewer are ready, and at
+            least one.
+
+    Raises:
+        ValueError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        modules: Sequence[str] = ("torch",),
+        device: str | None = None,
+        prepare: str | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        if size < 1:
+            raise ValueError(f"size: expected at least 1, found {size}")
+        if prepare is not None:
+            _parts(prepare)
+        self._size = size
+        self._setup = (device, prepare)
+        self._memory_bytes = memory_bytes
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(list(modules))
+        self._changed = threading.Condition()
+        self._ready: deque[tuple[Any, Connection, int]] = deque()
+        #: Processes that were asked for beyond those that are ready.
+        self._awaited = 0
+        self._failure: str | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._fill, name="tetris-warm", daemon=True)
+        self._thread.start()
+
+    @property
+    def ready(self) -> int:
+        """How many processes are ready."""
+        with self._changed:
+            return len(self._ready)
+
+    @property
+    def private_bytes(self) -> int:
+        """Private memory of the ready processes, in bytes, as it was when they became ready."""
+        with self._changed:
+            return sum(nbytes for _, _, nbytes in self._ready)
+
+    def run(self, target: str, *arguments: Any, environment: Mapping[str, str] | None = None) -> Job:
+        """Run a function in a ready process, or wait for one.
+
+        Args:
+            target: ``"module:function"``.
+            arguments: Its arguments, which are pickled.
+            environment: Variables that the process gets in addition to its owner's.
+
+        Raises:
+            WarmError: No process becomes ready, or the pool is closed.
+            ValueError: The target is not of this form.
+        """
+        _parts(target)
+        end = time.monotonic() + READY_S
+        with self._changed:
+            self._awaited += 1
+            self._failure = None
+            self._changed.notify_all()
+            try:
+                while not self._ready:
+                    if self._closed:
+                        raise WarmError("the pool is closed")
+                    if self._failure is not None:
+                        raise WarmError(f"no process becomes ready: {self._failure}")
+                    if not self._changed.wait(end - time.monotonic()):
+                        raise WarmError(f"no process became ready within {READY_S:.0f} s")
+                process, connection, _ = self._ready.popleft()
+            finally:
+                self._awaited -= 1
+            self._changed.notify_all()
+        job = Job(process, connection)
+        try:
+            connection.send((target, arguments, dict(environment or {})))
+        except (BrokenPipeError, ConnectionResetError):
+            # It has ended since: the next one.
+            job._end()
+            return self.run(target, *arguments, environment=environment)
+        return job
+
+    def close(self) -> None:
+        """End the processes that are ready. Jobs go on."""
+        with self._changed:
+            self._closed = True
+            ready, self._ready = list(self._ready), deque()
+            self._changed.notify_all()
+        self._thread.join()
+        for process, connection, _ in ready:
+            Job(process, connection)._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _wants(self) -> bool:
+        if self._failure is not None:
+            return False
+        missing = self._size + self._awaited - len(self._ready)
+        held = sum(nbytes for _, _, nbytes in self._ready)
+        most = max((nbytes for _, _, nbytes in self._ready), default=0)
+        has_room = self._memory_bytes is None or not self._ready or held + most <= self._memory_bytes
+        return missing > 0 and (has_room or self._awaited > len(self._ready))
+
+    def _fill(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._wants())
+                if self._closed:
+                    return
+            made = self._start()
+            with self._changed:
+                if isinstance(made, str):
+                    self._failure = made
+                elif self._closed:
+                    Job(made[0], made[1])._end()
+                else:
+                    self._ready.append(made)
+                self._changed.notify_all()
+
+    def _start(self) -> tuple[Any, Connection, int] | str:
+        """A process that is ready with its private bytes, or the reason it is not."""
+        ours, theirs = self._context.Pipe()
+        # A daemon: multiprocessing ends it with its owner.
+        process = self._context.Process(target=_serve, args=(theirs, *self._setup), daemon=True)
+        process.start()
+        theirs.close()
+        try:
+            while not wait([ours, process.sentinel], 0.2):
+                if self._closed:
+                    raise EOFError
+            ready, said = ours.recv()
+        except (EOFError, ConnectionResetError):
+            process.terminate()
+            process.join()
+            ours.close()
+            return f"it ended with status {process.exitcode}"
+        if ready:
+            return process, ours, said
+        ours.close()
+        process.join()
+        return str(said)
+
+
+def _serve(connection: Connection, device: str | None, prepare: str | None) -> None:
+    """Life of a process: it becomes ready, waits for a job, does it, and ends."""
+    try:
+        if device is not None and device.startswith("cuda"):
+            import torch
+
+            torch.zeros(1, device=device)
+            torch.cuda.synchronize(device)
+        if prepare is not None:
+            _function(prepare)()
+    except Exception as error:
+        connection.send((False, f"{type(error).__name__}: {error}"))
+        return
+    connection.send((True, _private_bytes()))
+    try:
+        target, arguments, environment = connection.recv()
+    except EOFError:
+        # The pool is closed, or its owner has ended.
+        return
+    os.environ.update(environment)
+    try:
+        answer = True, _function(target)(*arguments)
+    except Exception as error:
+        answer = False, error
+    try:
+        connection.send(answer)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    except Exception as error:
+        # It cannot be pickled.
+        connection.send((False, WarmError(f"{target} has a result that cannot be sent: {error}")))
+
+
+def _function(name: str) -> Any:
+    module, attribute = _parts(name)
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise ValueError(f'expected "module:function", found {name!r}')
+    return module, attribute
+
+
+def _private_bytes() -> int:
+    """Private memory of this process, in bytes; 0 where the kernel does not tell."""
+    try:
+        with open("/proc/self/smaps_rollup") as file:
+            return sum(int(line.split()[1]) << 10 for line in file if line.startswith("Private_"))
+    except OSError:
+        return 0

@@ -1,0 +1,45 @@
+"""Functions that run in processes of a pool."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+#: What an earlier job left.
+LEFT: list[str] = []
+
+
+def prepare() -> None:
+    LEFT.append("prepared")
+
+
+def prepare_much() -> None:
+    global _much
+    _much = bytearray(os.urandom(64 << 20))
+
+
+def fail() -> None:
+    raise RuntimeError("no kernels here")
+
+
+def seen(secret: str) -> tuple[int, list[str], str | None, bool]:
+    found = list(LEFT)
+    LEFT.append(secret)
+    return os.getpid(), found, os.environ.get("TETRIS_TEST_SECRET"), "json" in sys.modules
+
+
+def raises() -> None:
+    raise KeyError("absent")
+
+
+def ends() -> None:
+    os._exit(7)
+
+
+def unsendable() -> object:
+    return lambda: None
+
+
+def sleeps() -> None:
+    time.sleep(600)
