@@ -14,7 +14,7 @@ use crate::streaming::{LONG, MIB, Node};
 /// Objects of 1 MiB, two for each chunk.
 const OBJECT: usize = MIB as usize;
 const ALL: u64 = u64::MAX;
-/// So short that hardly anything is copied meanwhile.
+/// Time to the first token, so short that hardly anything is copied meanwhile.
 const SOON: Duration = Duration::from_micros(1);
 
 fn eventually(what: &str, mut so: impl FnMut() -> bool) {

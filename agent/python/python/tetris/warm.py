@@ -129,7 +129,7 @@ class Pool:
 
     @property
     def ready(self) -> int:
-        """How many processes are ready."""
+        """Number of ready processes."""
         with self._changed:
             return len(self._ready)
 

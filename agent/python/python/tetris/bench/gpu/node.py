@@ -62,7 +62,7 @@ class Node:
             torch.cuda.empty_cache()
 
     def used_bytes(self) -> int | None:
-        """What is taken of the device's memory, by everybody; `None` for the simulated device."""
+        """Device memory that anybody has taken, in bytes; `None` for the simulated device."""
         if not self.on_gpu:
             return None
         free, total = torch.cuda.mem_get_info(self.torch_device)
