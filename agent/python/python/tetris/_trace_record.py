@@ -245,7 +245,7 @@ def _names_in(path: str | os.PathLike[str]) -> Collection[str] | None:
 
 
 class _FileNames:
-    """What a module's tensors are called in a file.
+    """Names of a module's tensors in a file.
 
     Of tied tensors the file has one name. A file may be that of a part of the module, or of more than it, so that its
     names have fewer or more parts in front.
