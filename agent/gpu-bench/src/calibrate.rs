@@ -12,7 +12,7 @@ use crate::backend::Backend;
 /// Number of bytes copied for each size, as in the daemon.
 const BYTES: u64 = 512 << 20;
 /// The same on the simulated device, whose figures say nothing about sizes.
-const SIMULATED_BYTES: u64 = 64 << 20;
+pub(crate) const SIMULATED_BYTES: u64 = 64 << 20;
 
 /// Measures the elbow on this device. Returns a group size in bytes.
 pub(crate) fn group_bytes<D: Backend>(device: &D) -> Result<u64, BenchError> {

@@ -12,7 +12,7 @@ use tetris_store_layout::{CreateOptions, Store};
 
 use crate::backend::{Backend, DeviceChoice};
 use crate::bench::{Bench, capacity_for};
-use crate::calibrate::group_bytes;
+use crate::calibrate::{SIMULATED_BYTES, group_bytes};
 use crate::keep::KeptReport;
 use crate::machine::machine;
 use crate::measure::{Name, Needs};
@@ -40,8 +40,9 @@ pub fn run(args: &GpuBenchArgs, leading: &[&str]) -> Result<Option<Report>, Benc
     }
     let source = Source::of(args)?;
     let report = if args.simulated {
-        // Enough for two models; unused memory costs nothing.
+        // Enough for two models, and for the calibration; unused memory costs nothing.
         let bytes = 4 * capacity_for(source.bytes(), args.chunk_bytes);
+        let bytes = bytes.max(SIMULATED_BYTES);
         measure::<HostDevice>(args, &source, leading, DeviceChoice::Simulated { bytes })
     } else {
         measure::<VmmDevice>(args, &source, leading, DeviceChoice::Cuda(args.device))

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use pyo3::PyErr;
 use tetris_agent::device::DeviceError;
+use tetris_agent::hub::HubError;
 use tetris_agent::store_location::StoreLocationError;
 use tetris_agent::{LoadError, PrivateCause, ShareError, Words};
 use tetris_store_layout::{MapError, PublishError, StoreError};
@@ -45,13 +46,17 @@ pub(crate) fn load(error: LoadError) -> PyErr {
 fn load_of(error: &LoadError) -> PyErr {
     let text = error.to_string();
     match error {
-        LoadError::Io { source, .. } => match source.kind() {
-            ErrorKind::NotFound => python::ModelNotFoundError::new_err(text),
-            _ => python::ModelIOError::new_err(text),
-        },
+        LoadError::Io { source, .. } | LoadError::Hub(HubError::Io { source, .. }) => {
+            match source.kind() {
+                ErrorKind::NotFound => python::ModelNotFoundError::new_err(text),
+                _ => python::ModelIOError::new_err(text),
+            }
+        }
+        LoadError::NotAFile { .. } | LoadError::Hub(HubError::NotAFile { .. }) => {
+            python::NotAFileError::new_err(text)
+        }
         LoadError::Hub(_) => python::NotAModelError::new_err(text),
         LoadError::Header(_) => python::HeaderError::new_err(text),
-        LoadError::NotAFile { .. } => python::NotAFileError::new_err(text),
         LoadError::Changed { .. } => python::ChangedError::new_err(text),
         LoadError::DuplicateTensor { .. } => python::DuplicateTensorError::new_err(text),
         LoadError::MissingTensor { .. } => python::MissingTensorError::new_err(text),

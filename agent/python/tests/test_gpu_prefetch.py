@@ -96,12 +96,12 @@ def test_a_prefetch_waits_until_another_is_closed(mirror: Mirror, tmp_path: Path
 
 def test_what_cannot_be_loaded_fails_later(mirror: Mirror, tmp_path: Path) -> None:
     held = tetris.gpu.prefetch(tmp_path / "none.safetensors")
-    with pytest.raises(tetris.LoadError):
+    with pytest.raises(tetris.ModelNotFoundError):
         held.wait(LONG_S)
     broken = tmp_path / "broken.safetensors"
     broken.write_bytes(b"no model")
     held = tetris.gpu.prefetch(broken)
-    with pytest.raises(tetris.LoadError):
+    with pytest.raises(tetris.HeaderError):
         held.wait(LONG_S)
     assert held.state == "failed"
 

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use tetris_gpu_mirror::client::{Acquired, Arrivals, ClientError, OnDevice};
-use tetris_gpu_mirror::memory::cuda::StreamHandle;
+use tetris_gpu_mirror::memory::StreamHandle;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryKind};
 use tetris_gpu_mirror::protocol::Kept;
 use tetris_store_layout::ObjectId;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tetris_gpu_mirror::client::{Arrivals, ClientError, OnDevice};
 use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::memory::cuda::StreamHandle;
+use tetris_gpu_mirror::memory::StreamHandle;
 use tetris_gpu_mirror::protocol::Kept;
 use tetris_store_layout::{ObjectId, ObjectRef};
 

@@ -66,5 +66,5 @@ pub use registry::Registry;
 pub use status::{MirrorDevice, Numbering, SOCKET_ENV, devices, socket, status};
 pub use tensor::DeviceTensor;
 pub use tetris_gpu_mirror::client::{ClientError, UnmappingPause, settle_unmapping};
-pub use tetris_gpu_mirror::memory::cuda::StreamHandle;
+pub use tetris_gpu_mirror::memory::StreamHandle;
 pub use tetris_gpu_mirror::protocol::{DeviceStatus, Kept, ModelState, StatusReport};

@@ -15,6 +15,7 @@ mod references;
 mod residents;
 mod serve;
 mod server;
+mod status;
 mod thread;
 mod view;
 
@@ -29,5 +30,6 @@ pub(crate) use residents::ResidencyMark;
 pub use residents::StoreResidents;
 pub use serve::GpuMirror;
 pub use server::Serves;
+pub use status::GpuMirrorStatus;
 pub use thread::GpuMirrorThread;
-pub use view::{GpuMirrorStatus, GpuMirrorView};
+pub use view::GpuMirrorView;

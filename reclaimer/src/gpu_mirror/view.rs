@@ -5,34 +5,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use tetris_gpu_mirror::residency::TenantId;
 use tetris_gpu_mirror::server::Report;
 
 use super::residents::{StoreResidents, gpus, residents};
-use super::{Implementation, Serves};
+use super::{GpuMirrorStatus, Implementation, Serves};
 use crate::report::GpuStatus;
 
 /// Duration of an operation from which its driver counts as hung. Opening the devices and
 /// releasing gigabytes of pages take seconds.
 const HUNG: Duration = Duration::from_secs(10);
-
-/// State of the GPU mirror at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuMirrorStatus {
-    /// Kind of its devices.
-    pub implementation: Implementation,
-    /// True if it serves. Without it clients load into host memory.
-    pub running: bool,
-    /// The reason that it does not serve.
-    pub reason: Option<String>,
-    /// Devices that were asked for and could not be used when the mirror started.
-    pub missing_devices: usize,
-    /// State of the server; empty when there is none.
-    pub report: Report,
-    /// Names of the stores that it serves.
-    pub stores: BTreeMap<TenantId, String>,
-}
 
 /// Latest state of the GPU mirror, as its thread leaves it.
 pub struct GpuMirrorView {

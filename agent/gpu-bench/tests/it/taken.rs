@@ -208,6 +208,17 @@ fn text_says_what_json_says() {
     assert!(run.stderr.contains("measuring eviction"), "{}", run.stderr);
 }
 
+#[test]
+fn a_model_may_be_small() {
+    let site = Site::new();
+    let mut command = site.command();
+    command.args(["--simulated", "--bytes=2M", "--chunk-bytes=2M"]);
+    let report = run(command.args(["--rounds=1", "--only=attach", "--json"]))
+        .expect(0)
+        .json();
+    assert_eq!(report["measures"][0]["outcome"], "measured", "{report}");
+}
+
 pub fn write_model(path: &Path) {
     let bytes = |seed: u32| -> Vec<u8> {
         let words = (0..1_500_000u32).map(|at| at.wrapping_mul(2_654_435_761) ^ seed);

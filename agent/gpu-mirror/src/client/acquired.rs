@@ -10,8 +10,7 @@ use super::error::unexpected;
 use super::events::Events;
 use super::mapped::{End, Mappings};
 use super::{Arrivals, ClientError};
-use crate::memory::cuda::StreamHandle;
-use crate::memory::{DeviceMemory, Mapped};
+use crate::memory::{DeviceMemory, Mapped, StreamHandle};
 use crate::protocol::{Kept, PlaceEntry};
 
 /// An object in device memory.

@@ -3,11 +3,12 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tetris_wire::{WireError, after};
+use tetris_wire::after;
 
 use super::error::unexpected;
+use super::news::{Ended, next};
 use super::{Client, ClientError};
-use crate::protocol::{Kept, Reason, Reply, Request};
+use crate::protocol::{Kept, Reply, Request};
 
 /// Arrived objects. One thread at a time reads the connection; the others wait for its result.
 #[derive(Debug)]
@@ -24,27 +25,6 @@ struct Known {
     arrived: Vec<bool>,
     left: usize,
     ended: Option<Ended>,
-}
-
-/// Reasons for the end of the server's messages.
-#[derive(Debug, Clone)]
-enum Ended {
-    Closed,
-    Broken,
-    Failed(Reason, String),
-}
-
-impl Ended {
-    fn error(&self) -> ClientError {
-        match self {
-            Self::Closed => ClientError::Closed,
-            Self::Broken => unexpected("news of the model"),
-            Self::Failed(reason, text) => ClientError::Failed {
-                reason: *reason,
-                text: text.clone(),
-            },
-        }
-    }
 }
 
 impl Events {
@@ -81,7 +61,7 @@ impl Events {
             }
             if let Some(client) = known.client.take() {
                 drop(known);
-                let news = next(&client, deadline, self.timeout);
+                let news = next(&client, deadline);
                 known = self.lock();
                 let over = matches!(news, Ok(None));
                 known.learn(client, news);
@@ -110,7 +90,7 @@ impl Events {
                 break;
             };
             drop(known);
-            let news = next(&client, Instant::now(), self.timeout);
+            let news = next(&client, Instant::now());
             known = self.lock();
             let over = matches!(news, Ok(None));
             known.learn(client, news);
@@ -228,11 +208,8 @@ impl Known {
                 self.arrived.fill(true);
                 self.left = 0;
             }
-            Err(ClientError::Failed { reason, text }) => {
-                self.ended = Some(Ended::Failed(reason, text));
-            }
-            Err(ClientError::Closed) => self.ended = Some(Ended::Closed),
-            Ok(Some(_)) | Err(_) => self.ended = Some(Ended::Broken),
+            Ok(Some(_)) => self.ended = Some(Ended::Broken),
+            Err(error) => self.ended = Some(Ended::of(error)),
         }
     }
 
@@ -243,21 +220,4 @@ impl Known {
             self.left -= 1;
         }
     }
-}
-
-/// Receives the next message, if one begins before the deadline. Once it has begun, the
-/// connection's timeout applies.
-fn next(
-    client: &Client,
-    deadline: Instant,
-    timeout: Duration,
-) -> Result<Option<Reply>, ClientError> {
-    match client.connection.until_readable(deadline) {
-        Ok(()) => {}
-        Err(WireError::TimedOut) => return Ok(None),
-        Err(error) => return Err(ClientError::of(error, "news of the model", timeout)),
-    }
-    let deadline = after(timeout);
-    let (reply, _) = client.reply_with(deadline, "news of the model")?;
-    Ok(Some(reply))
 }

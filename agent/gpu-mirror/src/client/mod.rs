@@ -41,6 +41,7 @@ mod describe;
 mod error;
 mod events;
 mod mapped;
+mod news;
 mod prefetched;
 mod reaper;
 

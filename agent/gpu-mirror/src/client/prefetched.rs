@@ -3,12 +3,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tetris_wire::{WireError, after};
+use tetris_wire::after;
 
-use super::error::unexpected;
+use super::news::{Ended, next};
 use super::{Client, ClientError, Waiting, Wanted};
 use crate::memory::DeviceUuid;
-use crate::protocol::{Reason, Reply, Request};
+use crate::protocol::{Reply, Request};
 
 /// A model on a device, or on its way there. The server holds it for this process until this value
 /// is dropped.
@@ -24,27 +24,6 @@ struct Inside {
     bytes_left: u64,
     is_complete: bool,
     ended: Option<Ended>,
-}
-
-/// Reasons for the end of the hold.
-#[derive(Debug, Clone)]
-enum Ended {
-    Closed,
-    Broken,
-    Failed(Reason, String),
-}
-
-impl Ended {
-    fn error(&self) -> ClientError {
-        match self {
-            Self::Closed => ClientError::Closed,
-            Self::Broken => unexpected("news of the model"),
-            Self::Failed(reason, text) => ClientError::Failed {
-                reason: *reason,
-                text: text.clone(),
-            },
-        }
-    }
 }
 
 impl Client {
@@ -139,24 +118,8 @@ impl Inside {
                 self.is_complete = true;
                 self.bytes_left = 0;
             }
-            Err(ClientError::Failed { reason, text }) => {
-                self.ended = Some(Ended::Failed(reason, text));
-            }
-            Err(ClientError::Closed) => self.ended = Some(Ended::Closed),
-            Ok(Some(_)) | Err(_) => self.ended = Some(Ended::Broken),
+            Ok(Some(_)) => self.ended = Some(Ended::Broken),
+            Err(error) => self.ended = Some(Ended::of(error)),
         }
     }
-}
-
-/// Receives the next message, if one begins before the deadline. Once it has begun, the
-/// connection's timeout applies.
-fn next(client: &Client, deadline: Instant) -> Result<Option<Reply>, ClientError> {
-    match client.connection.until_readable(deadline) {
-        Ok(()) => {}
-        Err(WireError::TimedOut) => return Ok(None),
-        Err(error) => return Err(ClientError::of(error, "news of the model", client.timeout)),
-    }
-    let deadline = after(client.timeout);
-    let (reply, _) = client.reply_with(deadline, "news of the model")?;
-    Ok(Some(reply))
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::DerefMut;
 use std::sync::Arc;
 
-use super::cuda::StreamHandle;
+use super::stream_handle::StreamHandle;
 use super::{Capabilities, DeviceInfo, Exported, HostSlice, MemoryError, MemoryKind, Protection};
 
 /// The error of a copy between devices that no link joins.

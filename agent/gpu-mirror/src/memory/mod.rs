@@ -18,6 +18,7 @@ mod device;
 mod error;
 mod host_bytes;
 mod pci;
+mod stream_handle;
 mod types;
 
 pub(crate) use bounds::{check_across, check_chunk_size, check_copy, check_inside};
@@ -25,6 +26,7 @@ pub use device::{DeviceMemory, Mapped};
 pub use error::MemoryError;
 pub use host_bytes::{HostBytes, HostSlice};
 pub use pci::switch_of;
+pub use stream_handle::StreamHandle;
 pub use types::{
     Capabilities, DeviceInfo, DeviceMode, DeviceUuid, Exported, HANDLE_BYTES, MemoryKind,
     Protection,

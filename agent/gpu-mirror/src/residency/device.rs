@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tetris_store_layout::ObjectId;
 
-use super::template::Template;
 use super::{
     ClientId, Config, DeviceId, Failed, Freed, ModelKey, ModelSpec, Part, Released, TenantId, Usage,
 };
@@ -39,6 +38,15 @@ pub(super) struct ResidentModel {
     pub last_used_ms: u64,
     /// Number of holds of each client.
     pub clients: BTreeMap<ClientId, u64>,
+}
+
+/// A model of which a prefix stays on a device.
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    pub spec: ModelSpec,
+    /// Number of leading objects that are kept at the moment.
+    pub kept: usize,
+    pub last_used_ms: u64,
 }
 
 #[derive(Debug, Clone)]

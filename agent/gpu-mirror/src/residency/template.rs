@@ -5,18 +5,9 @@ use std::collections::BTreeMap;
 use tetris_store_layout::ObjectId;
 
 use super::admit::{NoRoom, Request};
-use super::device::{Device, Object};
+use super::device::{Device, Object, Template};
 use super::{Copy, DeviceId, Freed, Manager, ModelKey, ModelSpec, Part, Refusal, TenantId};
 use crate::arena::NewChunk;
-
-/// A model of which a prefix stays on a device.
-#[derive(Debug, Clone)]
-pub(super) struct Template {
-    pub spec: ModelSpec,
-    /// Number of leading objects that are kept at the moment.
-    pub kept: usize,
-    pub last_used_ms: u64,
-}
 
 /// Objects of a kept prefix that the caller must copy. It acts in the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

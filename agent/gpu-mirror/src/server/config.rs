@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ServerError, TemplateConfig};
+use super::ServerError;
 use crate::copy::ExecutorConfig;
 use crate::residency;
 
@@ -13,6 +13,10 @@ pub const DEFAULT_KEEP_PINNED: Duration = Duration::from_mins(1);
 /// Default of [`ServerConfig::memory_patience`]: the driver frees the memory of a killed process some
 /// tenths of a second to seconds after its end.
 pub const DEFAULT_MEMORY_PATIENCE: Duration = Duration::from_secs(4);
+
+/// Default of [`TemplateConfig::ttft`]: about an inference of 2,048 tokens with a model of 8 billion
+/// parameters in TIDAL's figure 17.
+pub const DEFAULT_TTFT: Duration = Duration::from_millis(500);
 
 /// Limits of clients' use of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +71,25 @@ impl Limits {
         broken.map_or(Ok(()), |(_, expected)| {
             Err(ServerError::Limits { expected })
         })
+    }
+}
+
+/// Parameters of templates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TemplateConfig {
+    /// Maximum length of all kept prefixes on a device, in bytes; objects of several count once.
+    /// Zero: none are kept.
+    pub budget_bytes: u64,
+    /// Time to the first token of a model whose client has not measured one.
+    pub ttft: Duration,
+}
+
+impl Default for TemplateConfig {
+    fn default() -> Self {
+        Self {
+            budget_bytes: 0,
+            ttft: DEFAULT_TTFT,
+        }
     }
 }
 

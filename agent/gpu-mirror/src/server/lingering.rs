@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::chunk::ChunkName;
 use super::importer::Importer;
 use super::state::State;
-use crate::arena::ChunkId;
 use crate::memory::DeviceMemory;
-use crate::residency::{ClientId, DeviceId, TenantId};
+use crate::residency::{ClientId, DeviceId};
 
 impl<D: DeviceMemory> State<D> {
     /// Records that `importer` gets the chunks of a client's model.
@@ -36,7 +36,7 @@ impl<D: DeviceMemory> State<D> {
     pub fn linger(
         &mut self,
         device: DeviceId,
-        name: (TenantId, ChunkId),
+        name: ChunkName,
         bytes: u64,
         importers: Vec<Arc<Importer>>,
     ) {

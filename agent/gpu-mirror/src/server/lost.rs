@@ -6,8 +6,9 @@
 
 use std::time::Instant;
 
+use super::chunk::Physical;
 use super::jobs::Job;
-use super::state::{Physical, State};
+use super::state::State;
 use crate::memory::DeviceMemory;
 use crate::protocol::Reason;
 use crate::residency::DeviceId;

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
+use super::chunk::{ChunkName, Physical};
 use super::core::Core;
 use super::jobs::{Job, Load};
-use super::spares::ChunkName;
-use super::state::Physical;
 use crate::arena::ChunkId;
 use crate::memory::{DeviceMemory, MemoryError, Protection};
 use crate::residency::{DeviceId, Released, TenantId};

@@ -44,6 +44,7 @@
 
 mod across;
 mod check;
+mod chunk;
 mod config;
 mod connection_limit;
 mod core;
@@ -60,10 +61,12 @@ mod mailbox;
 mod maker;
 mod metrics;
 mod pool;
+mod prefixes;
 mod pressure;
 mod report;
 mod session;
 mod source;
+mod spare_room;
 mod spares;
 mod state;
 mod templates;
@@ -84,12 +87,15 @@ use std::time::Duration;
 use tetris_store_layout::Store;
 use tetris_wire::Bell;
 
-pub use config::{DEFAULT_KEEP_PINNED, DEFAULT_MEMORY_PATIENCE, Limits, ServerConfig};
+pub use config::{
+    DEFAULT_KEEP_PINNED, DEFAULT_MEMORY_PATIENCE, DEFAULT_TTFT, Limits, ServerConfig,
+    TemplateConfig,
+};
 pub use error::ServerError;
 pub use links::DeviceLinks;
 pub use metrics::Counters;
 pub use report::{DeviceReport, Report, Resident, TenantReport};
-pub use templates::{DEFAULT_TTFT, TemplateConfig, TemplateReport};
+pub use templates::TemplateReport;
 
 use self::check::Checker;
 use self::core::Core;

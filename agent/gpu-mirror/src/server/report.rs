@@ -42,16 +42,19 @@ pub struct DeviceReport {
     pub limit_bytes: u64,
     /// Its usage; all zeros if it is lost.
     pub usage: Usage,
-    /// Measured bytes per second of its long transfers; `None` before the first.
-    pub bytes_per_sec: Option<u64>,
+    /// Rate of recent long transfers to it, from first to last copy, in bytes per second; `None`
+    /// before the first. It is below the link's while the gathering of pages or the device are
+    /// slower. The lengths of prefixes follow it.
+    pub transfer_bytes_per_sec: Option<u64>,
     /// Kept prefixes of models.
     pub templates: Vec<TemplateReport>,
     /// Number of connections that hold a model on it.
     pub leases: usize,
     /// Group size of copies, in bytes.
     pub group_bytes: u64,
-    /// Rate of the link from the host, in bytes per second; `None` if it is not known.
-    pub bytes_per_second: Option<u64>,
+    /// Rate of the link from the host without other work, in bytes per second: configured, or
+    /// measured before the server's start; `None` if it is not known.
+    pub link_bytes_per_sec: Option<u64>,
     /// Name of the switch between the device and the host; `None` if it is not known.
     pub switch: Option<String>,
     /// Length in bytes up to which a model is light, and leaves first.
@@ -138,11 +141,13 @@ impl<D: DeviceMemory> State<D> {
             total_bytes: slot.total_bytes,
             limit_bytes: slot.limit_bytes,
             usage: self.manager.usage(id).unwrap_or_default(),
-            bytes_per_sec: self.templates.bandwidth(id),
-            templates: self.template_reports(id),
+            transfer_bytes_per_sec: self.templates.bandwidth(id),
+            templates: self.templates.reports(id, |(device, tenant, key)| {
+                self.manager.prefix_usage(*device, *tenant, *key)
+            }),
             leases: self.leases_on(id),
             group_bytes: slot.group_bytes,
-            bytes_per_second: slot.links.from_host,
+            link_bytes_per_sec: slot.links.from_host,
             switch: slot.links.switch.clone(),
             light_bytes: self.manager.light_bytes(id),
             spare_bytes: slot.spares.bytes(),

@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use tetris_store_layout::{ObjectId, ObjectRef};
 
+use super::TemplateConfig;
+use super::chunk::{ChunkName, Physical};
 use super::damaged::Damaged;
 use super::importer::Importer;
 use super::jobs::{Job, Load};
@@ -16,7 +18,7 @@ use super::mailbox::Mailbox;
 use super::metrics::Metrics;
 use super::source::Sources;
 use super::spares::Spares;
-use super::templates::{TemplateConfig, Templates};
+use super::templates::Templates;
 use super::transfers::Transfers;
 use crate::arena::{ChunkId, ObjectPlace};
 use crate::copy::Registrar;
@@ -25,16 +27,6 @@ use crate::protocol::Reason;
 use crate::residency::{
     Admission, ClientId, Copy, DeviceId, Failed, Freed, Manager, ModelSpec, Refusal, TenantId,
 };
-
-/// An existing chunk.
-#[derive(Debug)]
-pub(super) struct Physical<D: DeviceMemory> {
-    pub chunk: Arc<D::Chunk>,
-    pub mapping: Arc<D::Mapping>,
-    pub bytes: u64,
-    /// Processes that may have it.
-    pub importers: Vec<Arc<Importer>>,
-}
 
 /// A device.
 #[derive(Debug)]
@@ -60,9 +52,9 @@ pub(super) struct Slot<D: DeviceMemory> {
     pub lost: Option<String>,
     /// Time of the check that the device's thread has not begun.
     pub checking: Option<Instant>,
-    pub chunks: BTreeMap<(TenantId, ChunkId), Physical<D>>,
+    pub chunks: BTreeMap<ChunkName, Physical<D>>,
     /// Released chunks whose memory is not free, with the processes that may have it.
-    pub lingering: BTreeMap<(TenantId, ChunkId), Vec<Arc<Importer>>>,
+    pub lingering: BTreeMap<ChunkName, Vec<Arc<Importer>>>,
     /// Chunks without objects.
     pub spares: Spares<D>,
     /// Its links to the host and to other devices.
@@ -171,7 +163,8 @@ impl<D: DeviceMemory> State<D> {
             .manager
             .admit(ask.tenant, client, ask.spec, ask.on, ask.now_ms)?;
         metrics.admitted.one();
-        self.uses_template(admission.device, ask.tenant, ask.spec.key());
+        let name = (admission.device, ask.tenant, ask.spec.key());
+        self.templates.uses(&name);
         let held = self.lease(client, ask, &admission);
         if held.copy_bytes == 0 {
             metrics.resident.one();

@@ -1,10 +1,8 @@
 //! Frames that released versions of the protocol wrote, which later versions read (docs/compatibility.md).
-//!
-//! A fixture has a line for each message: its side and name, and the frame in hexadecimal. `UPDATE_FIXTURES=1` adds the messages
-//! that the one of the current version lacks, and changes no line.
+//! Names of messages begin with their side.
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+#[path = "../../../wire/tests/shared/fixture.rs"]
+mod fixture;
 
 use tetris_gpu_mirror::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
 use tetris_gpu_mirror::protocol::{
@@ -14,18 +12,15 @@ use tetris_gpu_mirror::protocol::{
 };
 use tetris_gpu_mirror::residency::ModelKey;
 use tetris_store_layout::{Digest, ManifestId, ObjectId, ObjectRef};
-use tetris_wire::{FRAME_HEADER_BYTES, FrameHeader};
+use tetris_wire::{FRAME_HEADER_BYTES, FrameHeader, PREAMBLE_BYTES};
 
-/// Fixtures, by version of the protocol.
+/// Fixtures, by version of the protocol; the current one last.
 const FIXTURES: [&str; 1] = ["mirror-1"];
+/// The folder with the fixtures' crate.
+const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 
 const UUID: DeviceUuid = DeviceUuid([1; 16]);
 const MODEL: ModelKey = ModelKey(Digest([30; 32]));
-
-fn fixture(name: &str) -> PathBuf {
-    let file = format!("tests/fixtures/{name}.frames");
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
-}
 
 /// One message of each kind of a client, by name.
 fn requests() -> Vec<(&'static str, Request)> {
@@ -235,45 +230,13 @@ fn replies() -> Vec<(&'static str, Reply)> {
     ]
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _infallible = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn bytes(hexadecimal: &str) -> Vec<u8> {
-    let digits = hexadecimal.as_bytes().chunks(2);
-    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.map(byte).collect()
-}
-
-/// A line for each message of this version: its side and name, and its frame.
-fn lines() -> Vec<(String, String)> {
+/// Frames of this version's messages, by side and name.
+fn frames() -> Vec<(String, Vec<u8>)> {
     let requests = requests().into_iter();
     let asked = requests.map(|(name, one)| (format!("client/{name}"), one.encode()));
     let replies = replies().into_iter();
     let answered = replies.map(|(name, one)| (format!("server/{name}"), one.encode()));
-    let preamble = ("preamble".to_owned(), PROTOCOL.preamble().to_vec());
-    let all = std::iter::once(preamble).chain(asked).chain(answered);
-    all.map(|(name, frame)| (name, hexadecimal(&frame)))
-        .collect()
-}
-
-/// Adds the messages that the current fixture lacks.
-fn update(file: &Path) {
-    if std::env::var_os("UPDATE_FIXTURES").is_none() {
-        return;
-    }
-    let mut text = std::fs::read_to_string(file).unwrap_or_default();
-    for (name, frame) in lines() {
-        let head = format!("{name} ");
-        if !text.lines().any(|line| line.starts_with(&head)) {
-            let _infallible = writeln!(text, "{head}{frame}");
-        }
-    }
-    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-    std::fs::write(file, text).unwrap();
+    asked.chain(answered).collect()
 }
 
 fn find<T>(all: Vec<(&str, T)>, wanted: &str) -> T {
@@ -283,41 +246,26 @@ fn find<T>(all: Vec<(&str, T)>, wanted: &str) -> T {
 
 #[test]
 fn frames_of_every_version_are_read() {
-    let current = fixture("mirror-1");
-    update(&current);
-    let text = std::fs::read_to_string(current).unwrap();
-    for (name, frame) in lines() {
-        let line = format!("{name} {frame}");
-        let found = text.lines().any(|other| other == line);
-        assert!(
-            found,
-            "expected the line `{line}`; UPDATE_FIXTURES=1 adds it"
-        );
-    }
-    for fixture_name in FIXTURES {
-        let text = std::fs::read_to_string(fixture(fixture_name)).unwrap();
-        let mut lines = text.lines().map(|line| line.split_once(' ').unwrap());
-        let (_, preamble) = lines.next().unwrap();
-        let preamble = bytes(preamble).try_into().unwrap();
+    let last = FIXTURES.last().unwrap();
+    fixture::check_current(PACKAGE, last, &PROTOCOL.preamble(), &frames());
+    for name in FIXTURES {
+        let (preamble, kept) = fixture::read(PACKAGE, name);
         PROTOCOL.check_preamble(&preamble).unwrap();
-        for (name, frame) in lines {
-            let frame = bytes(frame);
-            let (header, payload) = frame.split_at(FRAME_HEADER_BYTES);
-            let header = FrameHeader::decode(header.try_into().unwrap()).unwrap();
-            assert_eq!(header.len, payload.len(), "{fixture_name}: {name}");
+        for one in kept {
             // Each is read as what it was, and a peer of that version reads what this one writes.
-            match name.split_once('/').unwrap() {
-                ("client", message) => {
-                    let expected = find(requests(), message);
-                    assert_eq!(Request::decode(header.kind, payload), Ok(expected.clone()));
-                    assert_eq!(expected.encode(), frame, "{fixture_name}: {name}");
-                }
-                (_, message) => {
-                    let expected = find(replies(), message);
-                    assert_eq!(Reply::decode(header.kind, payload), Ok(expected.clone()));
-                    assert_eq!(expected.encode(), frame, "{fixture_name}: {name}");
-                }
-            }
+            let (side, message) = one.name.split_once('/').unwrap();
+            let written = if side == "client" {
+                let expected = find(requests(), message);
+                let read = Request::decode(one.kind, &one.payload);
+                assert_eq!(read, Ok(expected.clone()), "{name}: {message}");
+                expected.encode()
+            } else {
+                let expected = find(replies(), message);
+                let read = Reply::decode(one.kind, &one.payload);
+                assert_eq!(read, Ok(expected.clone()), "{name}: {message}");
+                expected.encode()
+            };
+            assert_eq!(written, one.frame, "{name}: {message}");
         }
     }
 }

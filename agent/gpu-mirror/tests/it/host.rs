@@ -1,6 +1,8 @@
 //! The simulated device follows the rules of devices, across processes, and fails on request.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use tetris_gpu_mirror::conformance;
 use tetris_gpu_mirror::memory::host::{Faults, HostDevice};
@@ -47,8 +49,28 @@ fn holder() {
     device.read_back(&mapping, 0, &mut first).unwrap();
     println!("\npeer: {first:?}");
     loop {
-        std::thread::park();
+        thread::park();
     }
+}
+
+#[test]
+fn memory_is_free_if_its_last_user_lets_go_a_moment_later() {
+    let device = device();
+    let is_freed = |_| {
+        let chunk = device.create(GRANULE).unwrap();
+        let range = device.reserve(GRANULE).unwrap();
+        let mapping = device.map(range, &chunk, Protection::ReadWrite).unwrap();
+        let exported = device.export(&chunk).unwrap();
+        let user = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(3));
+            drop(exported);
+        });
+        let is_freed = device.reclaim(chunk, mapping).unwrap();
+        user.join().unwrap();
+        is_freed
+    };
+    // On a busy machine the moment may be too long.
+    assert!((0..5).any(is_freed));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use tetris_gpu_mirror::residency::{self, DeviceId, TenantId};
 use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig, TemplateConfig};
 use tetris_store_layout::{Access, CreateOptions, ObjectRef, Store};
 
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_mins(1);
 pub const MIB: u64 = 1 << 20;
 const CHUNK: u64 = 2 * MIB;
 const GROUP: u64 = 64 << 10;
@@ -33,7 +33,7 @@ impl Node {
     /// A server of a device with room for `room` bytes.
     pub fn new(room: u64, costs: LinkCosts, budget_bytes: u64) -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
-        let store = Store::create(&directory.path().join("store"), &CreateOptions::default());
+        let store = Store::create(directory.path().join("store"), &CreateOptions::default());
         let store = Arc::new(store.unwrap());
         let device = HostDevice::with_link(room, costs);
         let standard = ArenaConfig::default();

@@ -14,7 +14,7 @@ use crate::streaming::{LONG, MIB, Node};
 /// Objects of 1 MiB, two for each chunk.
 const OBJECT: usize = MIB as usize;
 const ALL: u64 = u64::MAX;
-/// Time to the first token, so short that hardly anything is copied meanwhile.
+/// A time in which hardly anything is copied.
 const SOON: Duration = Duration::from_micros(1);
 
 fn eventually(what: &str, mut so: impl FnMut() -> bool) {
@@ -78,12 +78,14 @@ fn the_length_follows_equation_1_with_what_is_measured() {
     use_once(&node, &model);
     // The server counts a transfer after its last object has arrived.
     eventually("a transfer is measured", || {
-        node.server.report().devices[0].bytes_per_sec.is_some()
+        node.server.report().devices[0]
+            .transfer_bytes_per_sec
+            .is_some()
     });
     let first = keep(&node, &model, SOON, ALL);
     assert!(first.bytes_per_sec > 0);
     let device = &node.server.report().devices[0];
-    assert_eq!(device.bytes_per_sec, Some(first.bytes_per_sec));
+    assert_eq!(device.transfer_bytes_per_sec, Some(first.bytes_per_sec));
     assert_eq!(first.prefix_bytes, 16 * MIB);
     // The time in which half of the model is copied, measured again and again: the prefix follows.
     let half = Duration::from_secs_f64(8.0 * MIB as f64 / first.bytes_per_sec as f64);

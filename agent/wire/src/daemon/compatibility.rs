@@ -1,26 +1,21 @@
 //! Frames that released versions of the protocol wrote, which later versions read (docs/compatibility.md).
-//!
-//! A fixture has a line for each message: its name, and the frame in hexadecimal. `UPDATE_FIXTURES=1` adds the messages
-//! that the one of the current version lacks, and changes no line.
+
+#[path = "../../tests/shared/fixture.rs"]
+mod fixture;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use tetris_store_layout::{
     Digest, ManifestId, ManifestKind, ObjectId, ObjectRef, TensorId, TrustDomain,
 };
 
 use super::*;
-use crate::{FRAME_HEADER_BYTES, FrameHeader};
+use crate::{FRAME_HEADER_BYTES, FrameHeader, PREAMBLE_BYTES};
 
-/// Fixtures, by version of the protocol.
+/// Fixtures, by version of the protocol; the current one last.
 const FIXTURES: [&str; 1] = ["daemon-1"];
-
-fn fixture(name: &str) -> PathBuf {
-    let file = format!("tests/fixtures/{name}.frames");
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
-}
+/// The folder with the fixtures' crate.
+const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 
 fn object() -> ObjectRef {
     ObjectRef {
@@ -136,73 +131,23 @@ fn messages() -> Vec<(&'static str, Message)> {
     ]
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _infallible = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn bytes(hexadecimal: &str) -> Vec<u8> {
-    let digits = hexadecimal.as_bytes().chunks(2);
-    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.map(byte).collect()
-}
-
-/// A line for each message of this version: its name and its frame.
-fn lines() -> Vec<(&'static str, String)> {
-    let preamble = ("preamble", hexadecimal(&PROTOCOL.preamble()));
-    let frames = messages().into_iter();
-    let frames = frames.map(|(name, message)| (name, hexadecimal(&message.encode())));
-    std::iter::once(preamble).chain(frames).collect()
-}
-
-/// Adds the messages that the current fixture lacks.
-fn update(file: &Path) {
-    if std::env::var_os("UPDATE_FIXTURES").is_none() {
-        return;
-    }
-    let mut text = std::fs::read_to_string(file).unwrap_or_default();
-    for (name, frame) in lines() {
-        let head = format!("{name} ");
-        if !text.lines().any(|line| line.starts_with(&head)) {
-            let _infallible = writeln!(text, "{head}{frame}");
-        }
-    }
-    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-    std::fs::write(file, text).unwrap();
-}
-
 #[test]
 fn frames_of_every_version_are_read() {
-    let current = fixture("daemon-1");
-    update(&current);
-    let text = std::fs::read_to_string(current).unwrap();
-    for (name, frame) in lines() {
-        let line = format!("{name} {frame}");
-        let found = text.lines().any(|other| other == line);
-        assert!(
-            found,
-            "expected the line `{line}`; UPDATE_FIXTURES=1 adds it"
-        );
-    }
+    let named = |(name, message): (&str, Message)| (name.to_owned(), message.encode());
+    let current: Vec<_> = messages().into_iter().map(named).collect();
+    let last = FIXTURES.last().unwrap();
+    fixture::check_current(PACKAGE, last, &PROTOCOL.preamble(), &current);
     for name in FIXTURES {
-        let text = std::fs::read_to_string(fixture(name)).unwrap();
-        let mut lines = text.lines().map(|line| line.split_once(' ').unwrap());
-        let (_, preamble) = lines.next().unwrap();
-        let preamble = bytes(preamble).try_into().unwrap();
+        let (preamble, kept) = fixture::read(PACKAGE, name);
         PROTOCOL.check_preamble(&preamble).unwrap();
-        let kept: Vec<(&str, Vec<u8>)> = lines.map(|(name, frame)| (name, bytes(frame))).collect();
-        for (message, frame) in &kept {
-            let (header, payload) = frame.split_at(FRAME_HEADER_BYTES);
-            let header = FrameHeader::decode(header.try_into().unwrap()).unwrap();
-            assert_eq!(header.len, payload.len(), "{name}: {message}");
-            let read = Message::decode(header.kind, payload).unwrap();
+        for one in kept {
+            let message = &one.name;
+            let read = Message::decode(one.kind, &one.payload).unwrap();
             let known = messages().into_iter().find(|(name, _)| name == message);
             let (_, expected) = known.unwrap_or_else(|| panic!("{name}: no message {message}"));
             assert_eq!(read, expected, "{name}: {message}");
             // A peer of that version reads what this one writes.
-            assert_eq!(&expected.encode(), frame, "{name}: {message}");
+            assert_eq!(expected.encode(), one.frame, "{name}: {message}");
         }
     }
 }

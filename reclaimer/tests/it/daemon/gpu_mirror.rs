@@ -38,7 +38,7 @@ fn the_simulated_device_serves_without_a_driver_and_says_what_it_is() {
     let store = place.store();
     let table = "[gpu_mirror]\nimplementation = \"simulated\"\ndevice_bytes = 67108864";
     let daemon = Daemon::start(&place.config(table), &[]);
-    let line = daemon.says("the GPU mirror is a simulated device");
+    let line = daemon.says("the GPU mirror is simulated");
     assert!(line.contains("WARN"), "{line}");
     daemon.says("socket=");
     let socket = store.root().join("gpu");

@@ -7,11 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tetris_agent::{Agent, ManifestKind};
+use tetris_agent::{Agent, LoadOptions, ManifestKind};
 
 use crate::ingest::charged::Cgroup;
 use crate::ingest::ground::{Ground, of_tensors, tensor};
@@ -25,6 +26,12 @@ const SEED: &str = "TETRIS_TEST_SEED";
 /// Tensors of a file, of 2 MiB each: enough to be met midway.
 pub const TENSORS: u8 = 48;
 pub const TENSOR_BYTES: usize = 2 * MIB;
+/// Longest wait of a client for a message of the daemon. No test wants a client to give up, and in
+/// an emulated machine beside others the default passes while nothing is wrong.
+const CLIENT_WAIT: Duration = Duration::from_mins(5);
+/// Number of loads of which one must be shared, where a daemon that works is there. On a machine
+/// that hardly runs, the daemon's own deadlines pass.
+const LOADS: usize = 3;
 
 /// `tetris-node run`. Killed when dropped.
 pub struct Daemon {
@@ -159,6 +166,18 @@ pub fn outcome(client: Child) -> Loaded {
     }
 }
 
+/// Loads a file by a process that must find it in the store in the end.
+fn shared(ground: &Ground, file: &str, seed: u8) {
+    let mut reasons = Vec::new();
+    for _ in 0..LOADS {
+        match outcome(client(ground, file, seed, None)) {
+            Loaded::Shared => return,
+            Loaded::Private(why) => reasons.push(why),
+        }
+    }
+    panic!("not one of {LOADS} loads is shared: {reasons:?}");
+}
+
 #[test]
 #[ignore = "run as a process of its own by the tests below"]
 fn as_a_client() {
@@ -169,7 +188,10 @@ fn as_a_client() {
     assert_eq!(refused.raw_os_error(), Some(Errno::EROFS as i32));
     let agent = Agent::open_store(&view).unwrap();
     assert!(!agent.store().unwrap().is_writable());
-    let model = agent.load(Path::new(&root).join(variable(FILE))).unwrap();
+    let mut options = LoadOptions::default();
+    options.broker_timeout = CLIENT_WAIT;
+    let path = Path::new(&root).join(variable(FILE));
+    let model = agent.load_with(path, &options).unwrap();
     let seed = variable(SEED).parse().unwrap();
     for n in 0..TENSORS {
         let loaded = model.tensor(&format!("w{n}")).unwrap();
@@ -220,7 +242,8 @@ fn a_daemon_that_is_killed_midway_leaves_a_private_load_and_a_store_for_the_next
     let Some(ground) = Ground::new(2048) else {
         return;
     };
-    // The kill may come too late, when the file is in the store; then another one is tried.
+    // The kill may come too late: when all objects are in the store, if not the answer to the client.
+    // Then another file is tried.
     for seed in 1..=10 {
         let before = ground.objects();
         let daemon = Daemon::start(&ground);
@@ -231,12 +254,19 @@ fn a_daemon_that_is_killed_midway_leaves_a_private_load_and_a_store_for_the_next
         let midway = ground.objects() - before < usize::from(TENSORS);
         let loaded = outcome(client_one);
         assert!(ground.is_sound(), "a partial object is visible");
-        let Loaded::Private(why) = loaded else {
+        if !midway {
             continue;
+        }
+        let Loaded::Private(why) = loaded else {
+            panic!("shared, with objects missing");
         };
-        assert!(midway && why.contains("did not publish"), "{why}");
+        assert!(why.contains("did not publish"), "{why}");
+        if why.contains("within") {
+            // The client had given up before the daemon was killed.
+            continue;
+        }
         let next = Daemon::start(&ground);
-        assert_eq!(outcome(client(&ground, &file, seed, None)), Loaded::Shared);
+        shared(&ground, &file, seed);
         assert_eq!(ground.objects() - before, usize::from(TENSORS));
         drop(next);
         return;

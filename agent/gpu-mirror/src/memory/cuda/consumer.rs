@@ -11,23 +11,7 @@ use cudarc::driver::sys;
 
 use super::context::CudaContext;
 use super::result::check;
-use crate::memory::MemoryError;
-
-/// A stream of another library, such as torch's current stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamHandle(u64);
-
-impl StreamHandle {
-    /// Creates the handle from the driver's, as frameworks show it. 0 is the default stream.
-    ///
-    /// # Safety
-    ///
-    /// It is the handle of a stream of the device on which it will be used, and the stream lives
-    /// until that use returns.
-    pub unsafe fn from_raw(handle: u64) -> Self {
-        Self(handle)
-    }
-}
+use crate::memory::{MemoryError, StreamHandle};
 
 /// A function that a stream runs.
 type Wait = Box<dyn FnOnce() + Send>;
@@ -50,7 +34,7 @@ pub(super) fn queue(
 ) -> Result<(), MemoryError> {
     let current = context.enter()?;
     let data = Box::into_raw(Box::new(wait)).cast::<c_void>();
-    let handle = stream.0 as usize as sys::CUstream;
+    let handle = stream.raw() as usize as sys::CUstream;
     // SAFETY: the handle is that of a live stream by the promise of `StreamHandle`. The driver
     // calls `run` once with `data`, or not at all if it returns an error.
     let code = unsafe { (current.driver.launch_host)(handle, Some(run), data) };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
-use super::consumer::{self, StreamHandle};
+use super::consumer;
 use super::context::CudaContext;
 use super::copies::{CudaEvent, CudaStream, copy_out};
 use super::host_memory::{CudaPinned, CudaRegistration};
@@ -19,7 +19,7 @@ use super::result::{check, note};
 use crate::memory::bounds::check_inside;
 use crate::memory::{
     Capabilities, DeviceInfo, DeviceMemory, Exported, HANDLE_BYTES, HostSlice, Mapped, MemoryError,
-    MemoryKind, Protection, check_chunk_size, check_copy,
+    MemoryKind, Protection, StreamHandle, check_chunk_size, check_copy,
 };
 
 const GRANULE_BYTES: u64 = 2 << 20;

@@ -24,7 +24,6 @@ mod ipc;
 mod result;
 mod vmm;
 
-pub use consumer::StreamHandle;
 pub use context::{CudaContext, device_count};
 pub use copies::{CudaEvent, CudaStream};
 pub use host_memory::{CudaPinned, CudaRegistration};

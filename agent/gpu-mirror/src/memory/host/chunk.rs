@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{
@@ -22,6 +24,12 @@ use crate::memory::{Mapped, MemoryError, Protection};
 /// Seals of the length: otherwise another process could shrink the file under a mapping, and SIGBUS
 /// would kill its reader.
 const LENGTH_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// Time for which a chunk may have a user although its importers have let go of it: the kernel, or a
+/// process that looks at the descriptors of others, can have the file a moment longer.
+const LETTING_GO: Duration = Duration::from_millis(100);
+/// Pause before the next look.
+const LETTING_GO_PAUSE: Duration = Duration::from_millis(1);
 
 /// Addresses without memory. The kernel chooses the address of a mapping, so only the length is
 /// kept.
@@ -152,9 +160,19 @@ impl HostChunk {
 pub(super) struct Witness(OwnedFd);
 
 impl Witness {
-    /// Returns true if nobody has a descriptor or a mapping of the chunk.
+    /// Returns true if nobody has a descriptor or a mapping of the chunk, now or within
+    /// [`LETTING_GO`].
     pub(super) fn is_alone(&self) -> bool {
-        flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_ok()
+        let end = Instant::now() + LETTING_GO;
+        loop {
+            if flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                return true;
+            }
+            if Instant::now() >= end {
+                return false;
+            }
+            thread::sleep(LETTING_GO_PAUSE);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::reference::Reference;
 use super::{Step, config};
 use crate::arena::Arena;
-use crate::residency::{DeviceId, Manager, ModelKey, ModelSpec, TenantId};
+use crate::residency::{DeviceId, Freed, Manager, ModelKey, ModelSpec, TenantId};
 
 const DEVICES: [DeviceId; 2] = [DeviceId(0), DeviceId(1)];
 
@@ -157,10 +157,7 @@ fn a_prefix_survives_idle_models_and_yields_to_clients_from_its_end() {
     // Eight objects fit. Of the first model four are kept.
     let first = model(0, 6);
     assert_eq!(load(&mut manager, 1, &first, 1), 6);
-    assert_eq!(
-        manager.keep(device, tenant, &first, 4, 1),
-        Default::default()
-    );
+    assert_eq!(manager.keep(device, tenant, &first, 4, 1), Freed::default());
     manager.disconnect(ClientId(1), 2);
     assert_eq!(load(&mut manager, 2, &model(10, 14), 3), 4);
     let kept = |manager: &Manager| manager.prefix_usage(device, tenant, first.key()).unwrap();

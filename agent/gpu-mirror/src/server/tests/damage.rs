@@ -1,6 +1,6 @@
 //! Bytes on a device that are not the object's own: those of an earlier owner, and changed ones.
 
-use super::state::Physical;
+use super::chunk::Physical;
 use super::*;
 use crate::memory::HostSlice;
 

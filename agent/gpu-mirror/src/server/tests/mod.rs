@@ -10,7 +10,6 @@ use super::mailbox::Mailbox;
 use super::pool::Pool;
 use super::source::Sources;
 use super::state::{Ask, Held};
-use super::templates::TemplateConfig;
 use super::*;
 use crate::arena::ArenaConfig;
 use crate::copy::ExecutorConfig;

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudarc::driver::sys;
 use tetris_gpu_mirror::client::Acquired;
-use tetris_gpu_mirror::memory::cuda::{StreamHandle, VmmDevice};
+use tetris_gpu_mirror::memory::StreamHandle;
+use tetris_gpu_mirror::memory::cuda::VmmDevice;
 use tetris_gpu_mirror::residency::TenantId;
 use tetris_store_layout::ObjectRef;
 

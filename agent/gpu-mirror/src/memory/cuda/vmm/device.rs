@@ -11,7 +11,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::parts::{DESCRIPTOR, Inner, VmmChunk, VmmMapping, VmmRange, granule, properties, unmap};
 use crate::memory::bounds::{check_across, check_inside};
-use crate::memory::cuda::consumer::{self, StreamHandle};
+use crate::memory::cuda::consumer;
 use crate::memory::cuda::context::CudaContext;
 use crate::memory::cuda::copies::{CudaEvent, CudaStream, copy_out};
 use crate::memory::cuda::host_memory::{CudaPinned, CudaRegistration};
@@ -19,7 +19,7 @@ use crate::memory::cuda::result::check;
 use crate::memory::device::NO_LINK;
 use crate::memory::{
     Capabilities, DeviceInfo, DeviceMemory, Exported, HostSlice, MemoryError, MemoryKind,
-    Protection, check_chunk_size, check_copy,
+    Protection, StreamHandle, check_chunk_size, check_copy,
 };
 
 /// A device. Clones refer to the same device.
