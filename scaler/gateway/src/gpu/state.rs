@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::executor::Executor;
 use super::models::Models;
 use super::report::Totals;
-use crate::function::Refusal;
+use crate::refusal::Refusal;
 
 /// Number of failures in a row after which an executor gets nothing for a time.
 const FAILURES: u32 = 3;
