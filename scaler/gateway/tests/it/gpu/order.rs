@@ -34,6 +34,7 @@ fn setting(seconds: u64) -> NodeSetting {
         memory_mb: 3_500,
         links: Links::Pairs,
         shared_permille: 900,
+        lifespan_percent: 99,
         slo_us: [80_000, 200_000],
         seconds,
         seed: 1,
