@@ -5,6 +5,7 @@ use hyper::StatusCode;
 use crate::client::{ask, infer, send};
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
+use crate::port::Port;
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -12,10 +13,9 @@ use tokio::sync::oneshot;
 
 #[tokio::test]
 async fn a_request_that_reaches_no_instance_goes_to_another() {
-    let gone = Instance::start("gone", Mode::Answer).await;
-    let (address, here) = (gone.address, Instance::start("here", Mode::Answer).await);
-    gone.kill();
-    let gateway = Gateway::start(&function("embed", "", &[address, here.address], 4)).await;
+    let (gone, here) = (Port::take(), Instance::start("here", Mode::Answer).await);
+    let both = [gone.address, here.address];
+    let gateway = Gateway::start(&function("embed", "", &both, 4)).await;
     for _ in 0..20 {
         assert_eq!(ask(gateway.address, "embed").await.body, "here");
     }
@@ -33,18 +33,12 @@ async fn a_request_waits_while_its_only_instance_restarts() {
     let address = first.address;
     let gateway = Gateway::start(&function("embed", "", &[address], 1)).await;
     assert_eq!(ask(gateway.address, "embed").await.body, "first");
-    first.kill();
+    let port = first.kill().await;
     let held = tokio::spawn(ask(gateway.address, "embed"));
     gateway
         .eventually(|loads| loads["functions"][0]["waiting"] == 1)
         .await;
-    let listener = loop {
-        match TcpListener::bind(address).await {
-            Ok(listener) => break listener,
-            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
-        }
-    };
-    let _second = Instance::on(listener, "second", Mode::Answer);
+    let _second = Instance::on(port, "second", Mode::Answer);
     assert_eq!(held.await.unwrap().body, "second");
 }
 
