@@ -55,7 +55,7 @@ struct Run<'a> {
     records: GpuRecords,
 }
 
-/// Runs functions in containers. Those that fit are warm at the start. A container goes when its
+/// Runs functions in containers, until the end of the setting. Those that fit are warm at the start. A container goes when its
 /// function had no request for the setting's percentile of the times between its requests; other
 /// functions then start.
 pub(super) fn run(setting: &NodeSetting, requests: &[GpuRequest], memory_mb: u64) -> GpuRecords {
@@ -80,7 +80,11 @@ pub(super) fn run(setting: &NodeSetting, requests: &[GpuRequest], memory_mb: u64
     for function in 0..run.functions.len() {
         run.warm_up(function);
     }
+    let end_us = setting.seconds * 1_000_000;
     while let Some(Reverse((now_us, event))) = run.events.pop() {
+        if now_us > end_us {
+            break;
+        }
         match event {
             Event::Ready(function) => run.ready(now_us, function),
             Event::Arrival(number) => run.arrival(now_us, number),
