@@ -131,7 +131,7 @@ pub fn reproduce(grid: TorporGrid) -> TorporReport {
             Variant::Sharing,
         ],
     );
-    for lifespan_percent in [25, 50, 75, 90] {
+    for lifespan_percent in [50, 90, 95] {
         let setting = NodeSetting {
             lifespan_percent,
             ..of(160)
