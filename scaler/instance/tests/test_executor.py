@@ -161,6 +161,12 @@ def test_weights_come_with_a_load_or_a_request_and_go_with_an_unload(serving: Se
     assert serving.order("z", "load") == 404
 
 
+def test_the_only_version_of_a_model_may_be_named(serving: Serving, repository: Path) -> None:
+    check(serving.client.infer(DOCUMENT, "/v2/models/a/versions/1/infer"), repository / "a")
+    other = serving.client.infer(DOCUMENT, "/v2/models/a/versions/2/infer")
+    assert (other.status, "serves `1`" in other.json()["error"]) == (404, True)
+
+
 def test_a_load_does_not_wait_for_the_bytes_and_a_request_does(serving: Serving, repository: Path) -> None:
     serving.device.arrived.clear()
     assert serving.order("a", "load") == 202
