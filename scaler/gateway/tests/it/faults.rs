@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 #[tokio::test]
 async fn a_request_that_reaches_no_instance_goes_to_another() {
-    let (gone, here) = (Port::take(), Instance::start("here", Mode::Answer).await);
+    let (gone, here) = (Port::take(), Instance::start("here", Mode::Answer));
     let both = [gone.address, here.address];
     let gateway = Gateway::start(&function("embed", "", &both, 4)).await;
     for _ in 0..20 {
@@ -29,7 +29,7 @@ async fn a_request_that_reaches_no_instance_goes_to_another() {
 
 #[tokio::test]
 async fn a_request_waits_while_its_only_instance_restarts() {
-    let first = Instance::start("first", Mode::Answer).await;
+    let first = Instance::start("first", Mode::Answer);
     let address = first.address;
     let gateway = Gateway::start(&function("embed", "", &[address], 1)).await;
     assert_eq!(ask(gateway.address, "embed").await.body, "first");
@@ -45,8 +45,8 @@ async fn a_request_waits_while_its_only_instance_restarts() {
 #[tokio::test]
 async fn a_request_that_was_sent_is_not_sent_again() {
     let (breaks, other) = (
-        Instance::start("breaks", Mode::Break).await,
-        Instance::start("other", Mode::Answer).await,
+        Instance::start("breaks", Mode::Break),
+        Instance::start("other", Mode::Answer),
     );
     let gateway = Gateway::start(&function("embed", "", &[breaks.address, other.address], 1)).await;
     let answers = [
@@ -62,8 +62,8 @@ async fn a_request_that_was_sent_is_not_sent_again() {
 #[tokio::test]
 async fn an_instance_that_fails_again_and_again_gets_no_requests_for_a_time() {
     let (sick, well) = (
-        Instance::start("sick", Mode::Unavailable).await,
-        Instance::start("well", Mode::Answer).await,
+        Instance::start("sick", Mode::Unavailable),
+        Instance::start("well", Mode::Answer),
     );
     let gateway = Gateway::start(&function("embed", "", &[sick.address, well.address], 1)).await;
     let mut unavailable = 0;
@@ -113,7 +113,7 @@ async fn a_response_that_breaks_off_is_broken_for_the_client_too() {
 
 #[tokio::test]
 async fn an_instance_that_hangs_is_given_up_after_the_timeout() {
-    let hangs = Instance::start("hangs", Mode::Hold).await;
+    let hangs = Instance::start("hangs", Mode::Hold);
     let text = format!(
         "[timeouts]\nresponse = \"200ms\"\n{}",
         function("embed", "", &[hangs.address], 1)

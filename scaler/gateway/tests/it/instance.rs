@@ -51,7 +51,7 @@ struct Shared {
 }
 
 impl Instance {
-    pub async fn start(name: &'static str, mode: Mode) -> Self {
+    pub fn start(name: &'static str, mode: Mode) -> Self {
         Self::on(Port::take(), name, mode)
     }
 

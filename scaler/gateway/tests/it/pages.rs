@@ -15,7 +15,7 @@ use crate::{command_page, exit_codes_page, metrics_page};
 
 #[tokio::test]
 async fn the_page_of_metrics_has_every_metric() {
-    let (gone, here) = (Port::take(), Instance::start("here", Mode::Answer).await);
+    let (gone, here) = (Port::take(), Instance::start("here", Mode::Answer));
     let text = function("embed", "", &[gone.address, here.address], 1)
         + &function("none", "queue = 0", &[], 1);
     let text = text + "[gpu_pool.main]\nexecutors = []\n";

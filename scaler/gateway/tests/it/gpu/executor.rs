@@ -36,7 +36,7 @@ struct Shared {
 }
 
 impl Executor {
-    pub async fn start(node: &Arc<Node>, gpu: usize) -> Self {
+    pub fn start(node: &Arc<Node>, gpu: usize) -> Self {
         Self::on(Port::take(), node, gpu)
     }
 

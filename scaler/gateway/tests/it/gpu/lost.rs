@@ -33,11 +33,11 @@ async fn a_request_that_was_sent_is_not_repeated_unless_its_function_is_idempote
         ("idempotent = true", StatusCode::OK),
     ] {
         let node = Node::start(rules(2, 500, &["a"]));
-        let first = Executor::start(&node, 0).await;
+        let first = Executor::start(&node, 0);
         let gateway = Gateway::start(&pool(&[&first], "", &[("a", of_function)])).await;
         available(&gateway, 1).await;
         let asking = hold_one(&gateway, &first, "a").await;
-        let second = Executor::start(&node, 1).await;
+        let second = Executor::start(&node, 1);
         let text = pool(&[&first, &second], "", &[("a", of_function)]);
         gateway.configure(&text, |_| true).await;
         available(&gateway, 2).await;

@@ -143,7 +143,7 @@ async fn measure(setting: NodeSetting, variant: Variant, slower: u32) -> Measure
     let node = Node::start(rules.clone());
     let mut executors = Vec::new();
     for gpu in 0..rules.gpus {
-        executors.push(Executor::start(&node, gpu).await);
+        executors.push(Executor::start(&node, gpu));
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.toml");
