@@ -64,7 +64,7 @@ reproduce-tidal *ARGS:
 
 # Policies of requests to GPUs in the real gateway, with simulated executors, beside the simulator: minutes
 compare-gpu-policies:
-    cargo nextest run --release --locked -p tetris-gateway --run-ignored only --no-capture -E 'test(the_order_of_all_policies)'
+    cargo nextest run --locked -p tetris-gateway --run-ignored only --no-capture -E 'test(the_order_of_all_policies)'
 
 # BENCHMARKS.md, the chart and the README's figures, from the figures in docs/benchmarks
 bench-report:

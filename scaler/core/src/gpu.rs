@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tetris_store_layout::ObjectId;
 
-use crate::configuration::MAX_MEMORY_BYTES;
 use crate::error::FieldError;
 use crate::inventory::{ModelTensors, Similarity};
+use crate::limits::MAX_MEMORY_BYTES;
 
 /// Maximum length of the name of a GPU's type, in bytes.
 pub const MAX_GPU_TYPE: usize = 63;

@@ -77,6 +77,7 @@ mod error;
 mod exact;
 mod gpu;
 mod inventory;
+mod limits;
 mod placement;
 mod profile;
 mod rate;
@@ -84,9 +85,7 @@ mod scale_in;
 mod score;
 mod selection;
 
-pub use configuration::{
-    Configuration, ConfigurationSpec, MAX_BATCH, MAX_CPU_MILLIS, MAX_MEMORY_BYTES, MAX_RATE_MILLIS,
-};
+pub use configuration::{Configuration, ConfigurationSpec};
 pub use cost::{MAX_ALPHA, MemoryTerm, Weights};
 pub use decision::{
     Decision, FunctionDecision, FunctionModel, FunctionOutcome, FunctionView, InstanceView,
@@ -105,6 +104,7 @@ pub use inventory::{
     Change, Inventory, InventoryFull, InventoryLimits, MAX_NODES, ModelError, ModelTensors,
     Similarity, Thetas,
 };
+pub use limits::{MAX_BATCH, MAX_CPU_MILLIS, MAX_MEMORY_BYTES, MAX_RATE_MILLIS};
 pub use placement::{
     DEFAULT_TRIALS, Demand, Hosted, MAX_INSTANCES, MAX_MODELS, Node, Placed, Placement,
     PlacementError, PlacementProblem, Shortage, place, place_as_published,

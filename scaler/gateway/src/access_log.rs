@@ -5,7 +5,7 @@ use std::time::Duration;
 use hyper::{Method, Request, StatusCode};
 
 use crate::client_address::ClientAddress;
-use crate::function::FunctionName;
+use crate::function_name::FunctionName;
 use crate::problem::Problem;
 
 /// Longest part of a path that is logged, in bytes.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::{Config, FunctionConfig, GpuPoolConfig, PolicyConfig};
-use crate::function::{Function, FunctionName};
+use crate::function::Function;
+use crate::function_name::FunctionName;
 use crate::gpu::{GpuPool, Member};
 use crate::routes::{Route, Routes};
 

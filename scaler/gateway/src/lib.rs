@@ -6,7 +6,8 @@
 //!
 //! - [`config`]: the file of functions and their endpoints
 //! - `cluster`: functions and instances of a cluster
-//! - [`function`]: queue and instances of one function
+//! - [`function`]: a function, with instances of its own or a pool of GPUs
+//! - `instances`: queue and instances of one function
 //! - [`gpu`]: pools of GPUs, to which requests of many functions are bound when they are dispatched
 //! - [`routes`]: the function of a request, by path and host
 //! - [`proxy`]: requests, answers and limits
@@ -39,11 +40,15 @@
 mod access_log;
 pub mod cli;
 pub mod client_address;
+mod clock;
 mod cluster;
 pub mod config;
+pub mod endpoint;
 pub mod function;
+pub mod function_name;
 mod functions;
 pub mod gpu;
+mod instances;
 mod loads;
 mod metrics;
 mod pages;
@@ -51,6 +56,7 @@ pub mod picker;
 pub mod pool;
 pub mod problem;
 pub mod proxy;
+pub mod refusal;
 pub mod routes;
 pub mod run;
 pub mod server;

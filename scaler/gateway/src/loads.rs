@@ -5,7 +5,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::function::{Function, FunctionName};
+use crate::function::Function;
+use crate::function_name::FunctionName;
 use crate::routes::Routes;
 
 /// Version of the page.

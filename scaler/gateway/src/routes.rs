@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use hyper::http::uri::PathAndQuery;
 
-use crate::function::{Function, FunctionName};
+use crate::function::Function;
+use crate::function_name::FunctionName;
 use crate::gpu::GpuPool;
 
 const PREFIX: &str = "/functions/";

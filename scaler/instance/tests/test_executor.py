@@ -161,6 +161,12 @@ def test_weights_come_with_a_load_or_a_request_and_go_with_an_unload(serving: Se
     assert serving.order("z", "load") == 404
 
 
+def test_the_only_version_of_a_model_may_be_named(serving: Serving, repository: Path) -> None:
+    check(serving.client.infer(DOCUMENT, "/v2/models/a/versions/1/infer"), repository / "a")
+    other = serving.client.infer(DOCUMENT, "/v2/models/a/versions/2/infer")
+    assert (other.status, "serves `1`" in other.json()["error"]) == (404, True)
+
+
 def test_a_load_does_not_wait_for_the_bytes_and_a_request_does(serving: Serving, repository: Path) -> None:
     serving.device.arrived.clear()
     assert serving.order("a", "load") == 202
@@ -246,14 +252,17 @@ def test_killed_executors_and_daemons_lose_no_request(repository: Path, store: P
 
                 programs[0].process.kill()
                 programs[0].wait()
+                # The other one has them, also those that had begun: the functions are idempotent.
                 _ask_all(gateway, repository)
                 gateway.wait_for_executors(1)
 
                 programs[0] = executor(repository, sockets[0], port=ports[0])
                 gateway.wait_for_executors(2)
                 second.restart()
-                _ask_all(gateway, repository)
+                # A daemon that has just ended may cost a request its weights: it is refused at once.
+                _ask_all(gateway, repository, refusals=True)
                 gateway.wait_for_executors(2)
+                _ask_all(gateway, repository)
                 loads = gateway.metric('tetris_gateway_gpu_dispatches_total{pool="main",hit="no"}')
                 assert loads >= len(NAMES)
         finally:
@@ -261,13 +270,49 @@ def test_killed_executors_and_daemons_lose_no_request(repository: Path, store: P
                 one.__exit__()
 
 
-def _ask_all(gateway: Gateway, repository: Path) -> None:
+def test_a_full_device_refuses_and_serves_again_when_there_is_room(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program("TETRIS_SIMULATED_MIRROR", "the example simulated of tetris-gpu-mirror")
+    import tetris.gpu
+
+    repository = tmp_path / "repository"
+    for number, name in enumerate(["a", "b"]):
+        torch.manual_seed(number)
+        config = transformers.BertConfig(
+            vocab_size=64, hidden_size=256, num_hidden_layers=2, num_attention_heads=4, intermediate_size=1024
+        )
+        transformers.BertModel(config).save_pretrained(repository / name)
+    socket = store / "gpu"
+    # Two chunks: there is room for either model, and not for both.
+    with (
+        Mirror(store, socket, 8 * MIB),
+        executor(repository, socket, "--load-timeout", "2") as served,
+        Gateway(tmp_path, [served.ready_client().port], ["a", "b"]) as gateway,
+    ):
+        gateway.wait_for_executors(1)
+        monkeypatch.setenv("TETRIS_GPU_SOCKET", str(socket))
+        monkeypatch.setenv("TETRIS_MIN_SHARED_BYTES", "0")
+        held = tetris.gpu.prefetch(repository / "b", "simulated", wait=HANGS_S)
+        held.wait(HANGS_S)
+        refused = _ask(gateway, "a")
+        assert (refused.status, "Retry-After" in refused.headers) == (503, True)
+        check(_ask(gateway, "b"), repository / "b")
+        held.close()
+        wait_until(lambda: _ask(gateway, "a").status == 200, "room")
+        check(_ask(gateway, "a"), repository / "a")
+
+
+def _ask(gateway: Gateway, name: str) -> Answer:
+    return gateway.client.infer(DOCUMENT, f"/functions/{name}/v2/models/{name}/infer")
+
+
+def _ask_all(gateway: Gateway, repository: Path, refusals: bool = False) -> None:
     """Send requests for all functions at the same time, and check each answer."""
     answers: list[tuple[str, Answer]] = []
 
     def ask(name: str) -> None:
-        path = f"/functions/{name}/v2/models/{name}/infer"
-        answers.append((name, gateway.client.infer(DOCUMENT, path)))
+        answers.append((name, _ask(gateway, name)))
 
     asking = [threading.Thread(target=ask, args=[name]) for name in NAMES * 4]
     for one in asking:
@@ -276,8 +321,7 @@ def _ask_all(gateway: Gateway, repository: Path) -> None:
         one.join(HANGS_S)
     assert len(answers) == len(asking)
     for name, answer in answers:
-        # A daemon that has just ended may cost a request its weights: it is refused at once.
-        if answer.status != 503:
-            check(answer, repository / name)
-        else:
+        if refusals and answer.status == 503:
             assert "Retry-After" in answer.headers
+        else:
+            check(answer, repository / name)

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tetris_scaler_core::{GpuType, GpuView, MAX_GPUS};
 use tetris_store_layout::ObjectId;
 
-use super::page::ObjectText;
+use super::object_text::ObjectText;
 use crate::resources::stored_object;
 
 /// A GPU with the daemon's GPU mirror, as the page has it.

@@ -15,6 +15,7 @@
 mod error;
 mod fetch;
 mod gpu;
+mod object_text;
 mod page;
 mod poller;
 mod quantity;

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use tetris_store_layout::ObjectId;
 
 use super::gpu::{GpuEntry, NodeGpu, gpus};
+use super::object_text::ObjectText;
 use crate::resources::stored_object;
 
 /// Supported version of the page.
@@ -31,17 +32,6 @@ struct Store {
     #[serde(default)]
     reclaimable_bytes: u64,
     objects: Vec<ObjectText>,
-}
-
-/// An object id in the page's encoding.
-#[derive(Debug)]
-pub(super) struct ObjectText(pub(super) ObjectId);
-
-impl<'de> Deserialize<'de> for ObjectText {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-        text.parse().map(Self).map_err(serde::de::Error::custom)
-    }
 }
 
 /// Room for tensors on a node.

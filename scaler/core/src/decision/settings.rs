@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::configuration::MAX_MEMORY_BYTES;
 use crate::error::FieldError;
+use crate::limits::MAX_MEMORY_BYTES;
 use crate::placement::MAX_MODELS;
 use crate::score::Spread;
 

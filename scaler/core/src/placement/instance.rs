@@ -160,7 +160,7 @@ fn check(problem: &PlacementProblem<'_>) -> Result<(), PlacementError> {
         "start_cost_bytes",
         start,
         0,
-        crate::configuration::MAX_MEMORY_BYTES,
+        crate::limits::MAX_MEMORY_BYTES,
     )?;
     let mut running = problem.current.iter().enumerate();
     running.try_for_each(|(at, placed)| {

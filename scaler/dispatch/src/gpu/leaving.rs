@@ -34,8 +34,8 @@ impl GpuScheduler {
         Some(gpu)
     }
 
-    /// First time at which a waiting request cannot be in time any more, where the policy refuses
-    /// such requests.
+    /// First time at which a waiting request cannot be in time any more even on an idle GPU that has
+    /// its model, where the policy refuses such requests. [`reject`](Self::reject) may find one before.
     pub fn next_us(&self) -> Option<u64> {
         if !self.policy.rejects_late() {
             return None;
@@ -70,8 +70,11 @@ impl GpuScheduler {
         Some(&running.waited.request)
     }
 
-    /// Shortest time from a dispatch to the result of the request, in microseconds.
-    pub fn service_us(&self, request: &GpuRequest) -> u64 {
-        self.pool.infer_us(request)
+    /// Estimated time of the earliest result of a waiting request, in microseconds: after the
+    /// requests that GPUs execute, and with its load, but not after others that wait.
+    pub fn soonest_us(&self, now_us: u64, request: &GpuRequest) -> u64 {
+        let copies = self.policy.copies_between_gpus();
+        let soonest = self.pool.soonest_us(now_us, request.model, copies);
+        soonest.unwrap_or_else(|| now_us.saturating_add(self.pool.infer_us(request)))
     }
 }

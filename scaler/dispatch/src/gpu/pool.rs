@@ -131,6 +131,34 @@ impl Pool {
         queued.fold(rest, u64::saturating_add)
     }
 
+    /// Estimated time of the earliest result for a model: on each GPU after the request that it
+    /// executes, with the missing bytes at the whole bandwidth of the host's switch or, if the policy
+    /// `copies` between GPUs, of a faster link. Nothing if no GPU is available that can hold it.
+    pub(crate) fn soonest_us(&self, now_us: u64, id: ModelId, copies: bool) -> Option<u64> {
+        let model = self.model(id)?;
+        let bytes = model.bytes();
+        let able = self.topology.ids().zip(&self.gpus).filter(|(gpu, state)| {
+            let memory = self.topology.gpu(*gpu).map_or(0, |gpu| gpu.memory_bytes);
+            state.available && !state.unserved.contains(&id) && bytes <= memory
+        });
+        let results = able.map(|(gpu, state)| {
+            let running = state.running.as_ref();
+            let free_us = running.map_or(now_us, |one| one.until_us.max(now_us));
+            let service_us = if state.memory.resident(id).is_some() {
+                model.infer_us
+            } else {
+                let missing = state.memory.missing_bytes(id, model);
+                let links = self.topology.peers.iter();
+                let links = links.filter(|((_, to), _)| copies && *to == gpu);
+                let fastest = links.map(|(_, &speed)| speed).max().unwrap_or(0);
+                let speed = fastest.max(self.topology.host_bytes_per_s);
+                model.service_us(transfer_us(missing, speed))
+            };
+            free_us.saturating_add(service_us)
+        });
+        results.min()
+    }
+
     /// Model that the GPU loads from the host.
     pub(crate) fn loads_from_host(&self, gpu: GpuId) -> Option<ModelId> {
         let running = self.gpu(gpu)?.running.as_ref()?;

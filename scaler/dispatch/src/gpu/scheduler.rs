@@ -1,6 +1,6 @@
 //! The scheduler of GPUs: requests and outcomes in, assignments out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::RequestId;
 use crate::outcome::Outcome;
@@ -79,17 +79,21 @@ impl GpuScheduler {
         self.start(now_us, waited, gpu)
     }
 
-    /// Takes a waiting request that cannot be in time even on a GPU that has its model, where the
+    /// Takes a waiting request that cannot be in time by [`soonest_us`](Self::soonest_us), where the
     /// policy refuses such requests. The owner calls this before it dispatches.
     pub fn reject(&mut self, now_us: u64) -> Option<GpuRequest> {
         if !self.policy.rejects_late() {
             return None;
         }
+        let mut known: BTreeMap<ModelId, u64> = BTreeMap::new();
         let at = self.queue.iter().position(|one| {
-            let soonest = now_us.saturating_add(self.pool.infer_us(&one.request));
-            one.request
+            let request = &one.request;
+            let soonest = known
+                .entry(request.model)
+                .or_insert_with(|| self.soonest_us(now_us, request));
+            request
                 .deadline_us
-                .is_some_and(|deadline| soonest > deadline)
+                .is_some_and(|deadline| *soonest > deadline)
         })?;
         let request = self.queue.drop_at(at)?.request;
         self.known.remove(&request.id);

@@ -11,7 +11,9 @@ use tetris_scaler_dispatch::{Capacity, Rules};
 
 use super::pod::InstanceRecord;
 use crate::config::ClusterDefaults;
-use crate::function::{Function, FunctionName, Instance};
+use crate::endpoint::Instance;
+use crate::function::Function;
+use crate::function_name::FunctionName;
 use crate::routes::{Route, Routes};
 
 /// Rules of all functions.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use tetris_scaler_core::{MAX_BATCH, Slo};
+use tetris_scaler_core::MAX_BATCH;
 use tetris_scaler_dispatch::{Capacity, Rules};
 
+use super::fields::{self, least};
 use super::{ClusterDefaults, Config, FunctionConfig, InstanceConfig};
-use crate::function::Instance;
+use crate::endpoint::Instance;
 
 pub(super) fn check(config: &Config) -> Result<(), String> {
     let limits = &config.limits;
@@ -30,15 +31,15 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         least(field, ms, 1)?;
     }
     for (name, function) in &config.function {
-        check_name("function", name)?;
+        fields::name("name of a function", name)?;
         function.check(name)?;
     }
     let mut known: BTreeMap<&str, String> = BTreeMap::new();
     for (name, pool) in &config.gpu_pool {
-        check_name("gpu_pool", name)?;
+        fields::name("name of a GPU pool", name)?;
         pool.check(name)?;
         for function in pool.function.keys() {
-            check_name("function", function)?;
+            fields::name("name of a function", function)?;
             let here = format!("gpu_pool.{name}");
             if config.function.contains_key(function) {
                 return Err(format!("function.{function} is in {here} as well"));
@@ -51,32 +52,9 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns true for names that can stand in a path as they are.
-pub(super) fn is_name(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    !name.is_empty() && name.bytes().all(allowed)
-}
-
-fn check_name(table: &str, name: &str) -> Result<(), String> {
-    if is_name(name) {
-        return Ok(());
-    }
-    Err(format!(
-        "{table}.\"{name}\": expected a name of letters, digits, `-`, `_` and `.`"
-    ))
-}
-
-pub(super) fn least(field: &str, found: u64, least: u64) -> Result<(), String> {
-    if found >= least {
-        return Ok(());
-    }
-    Err(format!("{field} is {found}, expected at least {least}"))
-}
-
 impl FunctionConfig {
     fn check(&self, name: &str) -> Result<(), String> {
-        self.slo()
-            .map_err(|error| format!("function.{name}.slo: {error}"))?;
+        fields::slo(&format!("function.{name}.slo"), self.slo_ms)?;
         for (at, one) in self.instance.iter().enumerate() {
             let field = |field: &str| format!("function.{name}.instance[{at}].{field}");
             for (name, found) in [("batch", one.batch), ("concurrency", one.concurrency)] {
@@ -89,19 +67,10 @@ impl FunctionConfig {
             }
             least(&field("latency"), one.latency_ms, 1)?;
             let before = self.instance.get(..at).unwrap_or_default();
-            if before.iter().any(|other| other.address == one.address) {
-                return Err(format!(
-                    "{} is {} again; list each instance once",
-                    field("address"),
-                    one.address
-                ));
-            }
+            let before = before.iter().map(|other| other.address);
+            fields::listed_once(&field("address"), one.address, before)?;
         }
         Ok(())
-    }
-
-    fn slo(&self) -> Result<Slo, String> {
-        Slo::try_from_us(self.slo_ms.saturating_mul(1_000)).map_err(|error| error.to_string())
     }
 
     /// Rules of its dispatch, if its objective is in range.
@@ -112,7 +81,7 @@ impl FunctionConfig {
             reject_late: self.reject_late,
             slow_start_ms: self.slow_start_ms,
         };
-        Some(of.rules(self.slo().ok()?))
+        Some(of.rules(fields::slo("slo", self.slo_ms).ok()?))
     }
 
     /// Its instances. The address is their identity.
@@ -210,7 +179,7 @@ batch_wait = "10ms"
             (
                 "function.embed",
                 "function.\"a b\"",
-                "expected a name of letters",
+                "name of a function is \"a b\", expected a name of letters",
             ),
         ] {
             let error = Config::parse(&FILE.replace(from, to)).unwrap_err();

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tetris_conventions::duration;
-use tetris_scaler_core::Slo;
 use tetris_scaler_dispatch::gpu::{GpuPolicy, SharingRules, TorporRules};
 
-use super::check::{is_name, least};
+use super::fields::{self, least};
 use crate::gpu::MemberRules;
 
 /// A pool of GPUs.
@@ -53,77 +52,101 @@ pub enum PolicyConfig {
         overtaking_limit: u32,
     },
     /// Torpor.
-    Torpor {
-        /// True for functions by their required request count, false for the order of arrival.
-        #[serde(default = "yes")]
-        by_required_count: bool,
-        /// True to prefer links and idle switches, false for any idle GPU.
-        #[serde(default = "yes")]
-        avoids_interference: bool,
-        /// True to evict replicas and light models first, false for the least recently used.
-        #[serde(default = "yes")]
-        evicts_light_first: bool,
-        /// A model is light if its transfer takes at most this part of its inference, in percent.
-        #[serde(default = "light_percent")]
-        light_percent: u32,
-        /// True to refuse requests that cannot be in time.
-        #[serde(default)]
-        reject_late: bool,
-    },
+    Torpor(TorporConfig),
     /// Our own.
-    Sharing {
-        /// Number of times that a waiting request may be overtaken.
-        #[serde(default = "sharing_limit")]
-        overtaking_limit: u32,
-        /// Slack below which a request is urgent, in percent of its time of service.
-        #[serde(default = "urgent_percent")]
-        urgent_percent: u32,
-        /// True to refuse requests that cannot be in time.
-        #[serde(default = "yes")]
-        reject_late: bool,
-    },
+    Sharing(SharingConfig),
+}
+
+/// Settings of [`PolicyConfig::Torpor`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct TorporConfig {
+    /// True for functions by their required request count, false for the order of arrival.
+    pub by_required_count: bool,
+    /// True to prefer links and idle switches, false for any idle GPU.
+    pub avoids_interference: bool,
+    /// True to evict replicas and light models first, false for the least recently used.
+    pub evicts_light_first: bool,
+    /// A model is light if its transfer takes at most this part of its inference, in percent.
+    pub light_percent: u32,
+    /// True to refuse requests that cannot be in time.
+    pub reject_late: bool,
+}
+
+impl Default for TorporConfig {
+    fn default() -> Self {
+        let rules = TorporRules::default();
+        Self {
+            by_required_count: rules.by_required_count,
+            avoids_interference: rules.avoids_interference,
+            evicts_light_first: rules.evicts_light_first,
+            light_percent: percent(rules.light_permille),
+            reject_late: rules.rejects_late,
+        }
+    }
+}
+
+/// Settings of [`PolicyConfig::Sharing`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct SharingConfig {
+    /// Number of times that a waiting request may be overtaken.
+    pub overtaking_limit: u32,
+    /// Slack below which a request is urgent, in percent of its time of service.
+    pub urgent_percent: u32,
+    /// True to refuse requests that cannot be in time.
+    pub reject_late: bool,
+}
+
+impl Default for SharingConfig {
+    fn default() -> Self {
+        let rules = SharingRules::default();
+        Self {
+            overtaking_limit: rules.overtaking_limit,
+            urgent_percent: percent(rules.urgent_permille),
+            reject_late: rules.rejects_late,
+        }
+    }
 }
 
 impl Default for PolicyConfig {
     fn default() -> Self {
-        Self::Sharing {
-            overtaking_limit: sharing_limit(),
-            urgent_percent: urgent_percent(),
-            reject_late: true,
-        }
+        Self::Sharing(SharingConfig::default())
     }
 }
 
 impl PolicyConfig {
     pub(crate) fn policy(&self) -> GpuPolicy {
-        match *self {
+        match self {
             Self::Lb {} => GpuPolicy::LoadBalancing,
             Self::Lalb {} => GpuPolicy::LALB,
-            Self::Lalbo3 { overtaking_limit } => GpuPolicy::LocalityAware { overtaking_limit },
-            Self::Torpor {
-                by_required_count,
-                avoids_interference,
-                evicts_light_first,
-                light_percent,
-                reject_late,
-            } => GpuPolicy::Torpor(TorporRules {
-                by_required_count,
-                avoids_interference,
-                evicts_light_first,
-                light_permille: u64::from(light_percent) * 10,
-                rejects_late: reject_late,
+            Self::Lalbo3 { overtaking_limit } => GpuPolicy::LocalityAware {
+                overtaking_limit: *overtaking_limit,
+            },
+            Self::Torpor(of) => GpuPolicy::Torpor(TorporRules {
+                by_required_count: of.by_required_count,
+                avoids_interference: of.avoids_interference,
+                evicts_light_first: of.evicts_light_first,
+                light_permille: permille(of.light_percent),
+                rejects_late: of.reject_late,
             }),
-            Self::Sharing {
-                overtaking_limit,
-                urgent_percent,
-                reject_late,
-            } => GpuPolicy::Sharing(SharingRules {
-                overtaking_limit,
-                urgent_permille: u64::from(urgent_percent) * 10,
-                rejects_late: reject_late,
+            Self::Sharing(of) => GpuPolicy::Sharing(SharingRules {
+                overtaking_limit: of.overtaking_limit,
+                urgent_permille: permille(of.urgent_percent),
+                rejects_late: of.reject_late,
             }),
         }
     }
+}
+
+fn percent(permille: u64) -> u32 {
+    u32::try_from(permille / 10).unwrap_or(u32::MAX)
+}
+
+fn permille(percent: u32) -> u64 {
+    u64::from(percent) * 10
 }
 
 /// A function of a pool.
@@ -172,17 +195,12 @@ impl GpuPoolConfig {
         least(&field("poll"), self.poll_ms, 1)?;
         for (at, address) in self.executors.iter().enumerate() {
             let before = self.executors.get(..at).unwrap_or_default();
-            if before.contains(address) {
-                let field = field("executors");
-                return Err(format!(
-                    "{field} has {address} again; list each executor once"
-                ));
-            }
+            let field = field(&format!("executors[{at}]"));
+            fields::listed_once(&field, *address, before.iter().copied())?;
         }
         for (name, function) in &self.function {
             let field = |of: &str| field(&format!("function.{name}.{of}"));
-            Slo::try_from_us(function.slo_ms.saturating_mul(1_000))
-                .map_err(|error| format!("{}: {error}", field("slo")))?;
+            fields::slo(&field("slo"), function.slo_ms)?;
             least(&field("latency"), function.latency_ms, 1)?;
             let after_ms = function.after_load_ms.unwrap_or(0);
             if after_ms > function.latency_ms {
@@ -192,13 +210,7 @@ impl GpuPoolConfig {
                     field("after_load")
                 ));
             }
-            let model = function.model_name(name);
-            if !is_name(model) {
-                return Err(format!(
-                    "{} is \"{model}\", expected letters, digits, `-`, `_` and `.`",
-                    field("model")
-                ));
-            }
+            fields::name(&field("model"), function.model_name(name))?;
         }
         Ok(())
     }
@@ -237,23 +249,7 @@ const fn usual_poll_ms() -> u64 {
 }
 
 const fn lalbo3_limit() -> u32 {
-    25
-}
-
-const fn sharing_limit() -> u32 {
-    100
-}
-
-const fn urgent_percent() -> u32 {
-    50
-}
-
-const fn light_percent() -> u32 {
-    100
-}
-
-const fn yes() -> bool {
-    true
+    GpuPolicy::LALBO3_LIMIT
 }
 
 #[cfg(test)]
@@ -314,7 +310,7 @@ model = "minilm"
             (
                 "8002",
                 "8001",
-                "gpu_pool.main.executors has 127.0.0.1:8001 again",
+                "gpu_pool.main.executors[1] is 127.0.0.1:8001 again",
             ),
             (
                 "\"80ms\"",

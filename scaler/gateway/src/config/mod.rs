@@ -2,6 +2,7 @@
 
 mod check;
 mod error;
+mod fields;
 mod gpu;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use tetris_scaler_core::Slo;
 use tetris_scaler_dispatch::Rules;
 
 pub use error::ConfigError;
-pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig};
+pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig, SharingConfig, TorporConfig};
 
 /// A configuration file, `gateway.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -1,55 +1,49 @@
-//! Grants: the right to send one request to one instance.
+//! Grants: the right to send one request of a function.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_scaler_dispatch::{Outcome, RequestId};
+use tetris_scaler_dispatch::Outcome;
 
-use super::queue::FunctionQueue;
-use super::state::Given;
-use super::{Endpoint, Refusal};
+use crate::endpoint::Endpoint;
 use crate::gpu::GpuGrant;
+use crate::instances::InstanceGrant;
+use crate::refusal::Refusal;
 
-/// The right to send one request to one instance. Dropped without an outcome, the request counts as
-/// left by its client.
+/// The right to send one request to one instance or executor. Dropped without an outcome, the
+/// request counts as left by its client.
 #[derive(Debug)]
-pub struct Grant {
-    held: Held,
-    endpoint: Arc<Endpoint>,
-    waited: Duration,
-}
+pub struct Grant(Held);
 
 #[derive(Debug)]
 enum Held {
-    Instance(Leaving),
+    Instance(InstanceGrant),
     Gpu(GpuGrant),
 }
 
 impl Grant {
-    pub(super) fn on_instance(queue: Arc<FunctionQueue>, id: RequestId, given: Given) -> Self {
-        Self {
-            held: Held::Instance(Leaving(Some((queue, id)))),
-            endpoint: given.endpoint,
-            waited: Duration::from_micros(given.waited_us),
-        }
+    pub(super) const fn on_instance(grant: InstanceGrant) -> Self {
+        Self(Held::Instance(grant))
     }
 
-    pub(super) fn on_gpu(grant: GpuGrant) -> Self {
-        Self {
-            endpoint: Arc::clone(grant.endpoint()),
-            waited: grant.waited(),
-            held: Held::Gpu(grant),
-        }
+    pub(super) const fn on_gpu(grant: GpuGrant) -> Self {
+        Self(Held::Gpu(grant))
     }
 
     /// The instance.
     pub const fn endpoint(&self) -> &Arc<Endpoint> {
-        &self.endpoint
+        match &self.0 {
+            Held::Instance(grant) => grant.endpoint(),
+            Held::Gpu(grant) => grant.endpoint(),
+        }
     }
 
     /// Time for which the request has waited.
     pub const fn waited(&self) -> Duration {
-        self.waited
+        match &self.0 {
+            Held::Instance(grant) => grant.waited(),
+            Held::Gpu(grant) => grant.waited(),
+        }
     }
 
     /// The instance answered.
@@ -64,7 +58,7 @@ impl Grant {
 
     /// True if the request may be sent again after a part of it was, and no answer came.
     pub const fn repeats(&self) -> bool {
-        match &self.held {
+        match &self.0 {
             Held::Instance(_) => false,
             Held::Gpu(grant) => grant.repeats(),
         }
@@ -77,53 +71,16 @@ impl Grant {
     ///
     /// As [`Function::acquire`](super::Function::acquire).
     pub async fn unreachable(self) -> Result<Self, Refusal> {
-        match self.held {
-            Held::Instance(mut leaving) => {
-                let Some((queue, id)) = leaving.0.take() else {
-                    return Err(Refusal::Expired { instances: 0 });
-                };
-                queue.acquire_again(id).await
-            }
+        match self.0 {
+            Held::Instance(grant) => Ok(Self::on_instance(grant.unreachable().await?)),
             Held::Gpu(grant) => Ok(Self::on_gpu(grant.unreachable().await?)),
         }
     }
 
     fn end(self, outcome: Outcome) {
-        match self.held {
-            Held::Instance(mut leaving) => {
-                if let Some((queue, id)) = leaving.0.take() {
-                    let now_us = queue.now_us();
-                    let mut state = queue.lock();
-                    state.complete(now_us, id, outcome);
-                    state.pump(now_us);
-                }
-            }
+        match self.0 {
+            Held::Instance(grant) => grant.end(outcome),
             Held::Gpu(grant) => grant.end(outcome),
-        }
-    }
-}
-
-/// Takes a request from the dispatcher when it is dropped.
-#[derive(Debug)]
-pub(super) struct Leaving(Option<(Arc<FunctionQueue>, RequestId)>);
-
-impl Leaving {
-    pub(super) fn new(queue: &Arc<FunctionQueue>, id: RequestId) -> Self {
-        Self(Some((Arc::clone(queue), id)))
-    }
-
-    pub(super) fn stays(&mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        if let Some((queue, id)) = self.0.take() {
-            let now_us = queue.now_us();
-            let mut state = queue.lock();
-            state.cancel(id);
-            state.pump(now_us);
         }
     }
 }

@@ -1,61 +1,22 @@
 //! Functions, for tasks that wait: each has instances of its own, or a pool of GPUs.
 
-mod endpoint;
 mod grant;
-mod queue;
-mod refusal;
-mod state;
-mod timer;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::http::uri::PathAndQuery;
-use tetris_scaler_dispatch::{Capacity, FunctionLoad, Rules};
+use tetris_scaler_dispatch::{FunctionLoad, Rules};
 
+use crate::endpoint::{EndpointLoad, Instance};
+use crate::function_name::FunctionName;
 use crate::gpu::Member;
+use crate::instances::InstanceQueue;
 use crate::problem::Problem;
+use crate::refusal::Refusal;
 
-pub use endpoint::{Endpoint, EndpointLoad};
 pub use grant::Grant;
-pub use refusal::Refusal;
-
-use queue::FunctionQueue;
-
-/// Name of a function: its namespace, if it has one, and its name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FunctionName {
-    /// Namespace; empty for functions of a file.
-    pub namespace: String,
-    /// Name within the namespace.
-    pub name: String,
-}
-
-impl std::fmt::Display for FunctionName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.namespace.is_empty() {
-            return f.write_str(&self.name);
-        }
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// An instance as its source describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instance {
-    /// Identity: another instance at the same address has another one.
-    pub key: String,
-    /// Name for reports, such as the pod's.
-    pub name: String,
-    /// Name of its configuration, for metrics.
-    pub configuration: String,
-    /// Address of its server.
-    pub address: std::net::SocketAddr,
-    /// Capacity by its profile.
-    pub capacity: Capacity,
-    /// False if it gets no more requests: it is not ready, or it ends.
-    pub ready: bool,
-}
 
 /// A function.
 #[derive(Debug)]
@@ -68,7 +29,7 @@ pub struct Function {
 #[derive(Debug)]
 enum Service {
     /// Instances of its own.
-    Instances(Arc<FunctionQueue>),
+    Instances(InstanceQueue),
     /// A pool of GPUs, which other functions use as well.
     Gpus(Member),
 }
@@ -76,7 +37,7 @@ enum Service {
 impl Function {
     /// Creates a function without instances.
     pub fn new(name: FunctionName, rules: Rules) -> Arc<Self> {
-        let service = Service::Instances(FunctionQueue::new(rules));
+        let service = Service::Instances(InstanceQueue::new(rules));
         Arc::new(Self { name, service })
     }
 
@@ -125,7 +86,7 @@ impl Function {
     /// Fails if the queue is full, or the wait would be or was too long.
     pub async fn acquire(&self, wait: Option<Duration>) -> Result<Grant, Refusal> {
         match &self.service {
-            Service::Instances(queue) => queue.acquire(wait).await,
+            Service::Instances(queue) => Ok(Grant::on_instance(queue.acquire(wait).await?)),
             Service::Gpus(member) => Ok(Grant::on_gpu(member.acquire(wait).await?)),
         }
     }
@@ -139,10 +100,12 @@ impl Function {
     pub async fn acquire_among(
         &self,
         wait: Option<Duration>,
-        eligible: impl Fn(std::net::SocketAddr) -> bool,
+        eligible: impl Fn(SocketAddr) -> bool,
     ) -> Result<Grant, Refusal> {
         match &self.service {
-            Service::Instances(queue) => queue.acquire_among(wait, eligible).await,
+            Service::Instances(queue) => Ok(Grant::on_instance(
+                queue.acquire_among(wait, eligible).await?,
+            )),
             Service::Gpus(_) => Err(Refusal::ProxyOnly),
         }
     }
@@ -178,8 +141,4 @@ impl Function {
             Service::Gpus(member) => member.oldest_wait(),
         }
     }
-}
-
-pub(crate) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

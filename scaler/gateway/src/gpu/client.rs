@@ -8,7 +8,7 @@ use hyper::{Method, Request, StatusCode};
 use thiserror::Error;
 
 use super::status::GpuStatus;
-use crate::function::Endpoint;
+use crate::endpoint::Endpoint;
 
 /// Longest time of a request and its whole answer.
 const TIMEOUT: Duration = Duration::from_secs(2);

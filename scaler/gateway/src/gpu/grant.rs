@@ -7,14 +7,15 @@ use tetris_scaler_dispatch::{Outcome, RequestId};
 use tokio::sync::oneshot;
 
 use super::client::{self, CallError};
-use super::pool::GpuPool;
+use super::shared::SharedPool;
 use super::state::{Answer, Given, GivenBack};
-use crate::function::{Endpoint, Refusal};
+use crate::endpoint::Endpoint;
+use crate::refusal::Refusal;
 
 /// A request of the pool. Dropped before its end, it counts as left by its client.
 #[derive(Debug)]
 pub(super) struct Request {
-    pool: Arc<GpuPool>,
+    pool: Arc<SharedPool>,
     id: RequestId,
     /// Time at which it gives up waiting.
     until: Instant,
@@ -33,7 +34,7 @@ pub(crate) struct GpuGrant {
 
 impl Request {
     pub(super) const fn new(
-        pool: Arc<GpuPool>,
+        pool: Arc<SharedPool>,
         id: RequestId,
         until: Instant,
         repeats: bool,
@@ -55,7 +56,7 @@ impl Request {
         loop {
             let until = tokio::time::Instant::from_std(self.until);
             let Ok(Ok(answer)) = tokio::time::timeout_at(until, waiting).await else {
-                let instances = self.pool.available();
+                let instances = self.pool.lock().available();
                 return Err(Refusal::Expired { instances });
             };
             let given = answer.inspect_err(|_| self.ended = true)?;

@@ -1,18 +1,20 @@
 //! Functions of a pool.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::http::uri::PathAndQuery;
 use tetris_scaler_dispatch::FunctionLoad;
 use tetris_scaler_dispatch::gpu::ModelId;
 
-use super::grant::{GpuGrant, Request};
+use super::grant::GpuGrant;
 use super::models::Times;
 use super::pool::GpuPool;
-use crate::function::{FunctionName, Refusal, micros};
+use crate::clock::micros;
+use crate::function_name::FunctionName;
 use crate::problem::Problem;
+use crate::refusal::Refusal;
 
 const MODELS: &str = "/v2/models/";
 
@@ -64,10 +66,10 @@ impl Member {
     pub(crate) async fn acquire(&self, wait: Option<Duration>) -> Result<GpuGrant, Refusal> {
         let rules = &self.rules;
         let wait = wait.map_or(rules.wait, |wait| wait.min(rules.wait));
-        let until = Instant::now() + wait;
-        let (id, waiting) = self.pool.offer((self.function, self.model), rules.slo)?;
-        let request = Request::new(Arc::clone(&self.pool), id, until, rules.idempotent);
-        request.granted(waiting).await
+        let of = (self.function, self.model);
+        self.pool
+            .acquire(of, rules.slo, wait, rules.idempotent)
+            .await
     }
 
     /// Path of a request with the model's name at the executors. An executor has many models: a

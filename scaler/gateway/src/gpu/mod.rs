@@ -6,10 +6,11 @@
 //!
 //! - [`status`]: the page of an executor, a server that is bound to one GPU
 //! - `client`: requests of the gateway's own to executors
-//! - `executor`: an executor, and the task that asks for its page
-//! - `state`, `learn`: the scheduler behind the pool's lock, and the facts that pages tell it
-//! - `pool`: requests that wait, and requests that a GPU has
-//! - `member`: a function of the pool
+//! - `executor`: an executor
+//! - `state`, `learn`, `shared`: the scheduler, the facts that pages tell it, and its lock
+//! - `timer`, `follow`: the pool's tasks, for refusals by time and for pages
+//! - `grant`: a request that waits, and the right to send it
+//! - `pool`, `member`: the pool, and a function of it
 //!
 //! **Flow.** A request is queued, and refused if the queue is full or no GPU can have it in time. When
 //! the policy gives it to a GPU, the executor is asked to unload the evicted models and to load the
@@ -19,12 +20,14 @@
 
 mod client;
 mod executor;
+mod follow;
 mod grant;
 mod learn;
 mod member;
 mod models;
 mod pool;
 mod report;
+mod shared;
 mod state;
 pub mod status;
 mod timer;

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::executor::Executor;
 use super::models::Models;
 use super::report::Totals;
-use crate::function::Refusal;
+use crate::refusal::Refusal;
 
 /// Number of failures in a row after which an executor gets nothing for a time.
 const FAILURES: u32 = 3;
@@ -174,11 +174,10 @@ impl State {
     pub(super) fn pump(&mut self, now_us: u64) {
         while let Some(request) = self.scheduler.reject(now_us) {
             self.totals.late += 1;
-            let service_us = self.scheduler.service_us(&request);
+            let soonest_us = self.scheduler.soonest_us(now_us, &request);
             let deadline_us = request.deadline_us.unwrap_or(u64::MAX);
-            let waited_us = now_us.saturating_sub(request.arrived_us);
             let refusal = Refusal::Rejected(Rejection::TooLate {
-                estimate_us: waited_us.saturating_add(service_us),
+                estimate_us: soonest_us.saturating_sub(request.arrived_us),
                 allowed_us: deadline_us.saturating_sub(request.arrived_us),
                 retry_us: self.scheduler.backlog_us(now_us).unwrap_or(0),
             });

@@ -4,19 +4,19 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::pool::GpuPool;
+use super::shared::SharedPool;
 
 /// Shortest pause: an event that changes nothing must not spin.
 const LEAST: Duration = Duration::from_millis(1);
 
 /// Runs until the pool is gone.
-pub(super) async fn run(pool: Weak<GpuPool>) {
+pub(super) async fn run(pool: Weak<SharedPool>) {
     loop {
         let Some(pumping) = pool.upgrade() else {
             return;
         };
         let pause = pumping.pump();
-        let changed = Arc::clone(pumping.changed());
+        let changed = Arc::clone(&pumping.changed);
         drop(pumping);
         match pause {
             Some(pause) => tokio::select! {

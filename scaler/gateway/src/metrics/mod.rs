@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tetris_service_kit::metrics::encode;
 
-use crate::function::FunctionName;
+use crate::function_name::FunctionName;
 use crate::loads::Recent;
 use crate::problem::Problem;
 use crate::routes::Routes;

@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::Labels;
-use crate::function::FunctionName;
+use crate::function_name::FunctionName;
 
 /// Series of one function. Each begins with its first value.
 #[derive(Debug)]

@@ -16,10 +16,11 @@ use super::parts::Picker;
 use super::wire::{
     Answer, BodyMode, HttpHeaders, Part, ProcessingRequest, ProcessingResponse, TrailersResponse,
 };
-use crate::function::{Function, Grant, Refusal};
+use crate::function::{Function, Grant};
 use crate::metrics::Dispatch;
 use crate::proxy::answer::{Dialect, refused};
 use crate::proxy::wait_of;
+use crate::refusal::Refusal;
 
 /// Follows a stream to its end.
 pub(super) async fn run(

@@ -7,8 +7,9 @@ use hyper::{Request, Response, StatusCode};
 use serde_json::json;
 
 use super::{ResponseBody, is_grpc};
-use crate::function::{FunctionName, Refusal};
+use crate::function_name::FunctionName;
 use crate::problem::Problem;
+use crate::refusal::Refusal;
 
 /// Returns the problem of a request that got no instance.
 pub(crate) fn refused(function: &FunctionName, refusal: &Refusal) -> Problem {

@@ -72,7 +72,7 @@ async fn is_served(stream: &mut TcpStream) -> bool {
 /// client asks. Then ends the heads, and returns the number of connections and of their answers.
 async fn attack(limits: &str) -> (usize, usize) {
     let count = connections();
-    let instance = Instance::start("one", Mode::Answer).await;
+    let instance = Instance::start("one", Mode::Answer);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.toml");
     let function = function("embed", "queue = 100000", &[instance.address], 64);

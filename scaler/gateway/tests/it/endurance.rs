@@ -15,16 +15,16 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use nix::sys::signal::Signal;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use crate::gateway::function;
+use crate::port::Port;
 use crate::replica::{Replica, free_address};
+use crate::server::Server;
 
 const REQUESTS: u64 = 100_000;
 const CLIENTS: u64 = 48;
@@ -44,46 +44,11 @@ struct Ground {
     takes_ms: [AtomicU64; INSTANCES],
 }
 
-struct Server {
-    address: SocketAddr,
-    task: JoinHandle<()>,
-}
-
-async fn listen(address: SocketAddr) -> TcpListener {
-    loop {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        if socket.bind(address).is_ok()
-            && let Ok(listener) = socket.listen(1024)
-        {
-            return listener;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-async fn serve(ground: Arc<Ground>, number: usize, address: SocketAddr) -> Server {
-    let listener = listen(address).await;
-    let address = listener.local_addr().unwrap();
-    let task = tokio::spawn(async move {
-        // Dropped with the task: its connections end as a killed process's do.
-        let mut connections = JoinSet::new();
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            stream.set_nodelay(true).unwrap();
-            let ground = Arc::clone(&ground);
-            connections.spawn(async move {
-                let service =
-                    service_fn(move |request| answer(Arc::clone(&ground), number, request));
-                drop(
-                    http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await,
-                );
-            });
-        }
-    });
-    Server { address, task }
+fn serve(ground: &Arc<Ground>, number: usize, port: Port) -> Server {
+    let ground = Arc::clone(ground);
+    Server::start(port, move |request| {
+        answer(Arc::clone(&ground), number, request)
+    })
 }
 
 async fn answer(
@@ -121,7 +86,8 @@ struct Results {
     cut: Mutex<HashSet<u64>>,
 }
 
-/// Asks one gateway, and the other one where nothing was sent.
+/// Asks one gateway, and the other one where nothing was sent or a connection was cut off. A gateway
+/// that is being killed may take connections for a moment still, and cut them off as well.
 async fn clients(replicas: [SocketAddr; 2], client: u64, results: Arc<Results>) {
     let mut at = client as usize;
     let mut connection: Option<SendRequest<Full<Bytes>>> = None;
@@ -153,6 +119,7 @@ async fn clients(replicas: [SocketAddr; 2], client: u64, results: Arc<Results>) 
                     let (parts, body) = response.into_parts();
                     let Ok(body) = body.collect().await else {
                         results.cut.lock().unwrap().insert(id);
+                        at += 1;
                         break;
                     };
                     if parts.status == 200 {
@@ -180,6 +147,7 @@ async fn clients(replicas: [SocketAddr; 2], client: u64, results: Arc<Results>) 
                 Err(error) if error.message().is_some() => {}
                 Err(_) => {
                     results.cut.lock().unwrap().insert(id);
+                    at += 1;
                     break;
                 }
             }
@@ -198,7 +166,10 @@ async fn connect(address: SocketAddr) -> Option<SendRequest<Full<Bytes>>> {
 
 struct Faults {
     ground: Arc<Ground>,
+    /// Instances that run.
     servers: Vec<Option<Server>>,
+    /// Ports of those that were killed.
+    ports: [Option<Port>; INSTANCES],
     addresses: Vec<SocketAddr>,
     replicas: [Replica; 2],
     path: std::path::PathBuf,
@@ -214,13 +185,16 @@ impl Faults {
         }
     }
 
-    fn kill(&mut self, number: usize) {
-        self.servers[number].take().unwrap().task.abort();
+    /// Ends an instance. Its port stays its own.
+    async fn kill(&mut self, number: usize) {
+        let server = self.servers[number].take().unwrap();
+        self.ports[number] = Some(server.kill().await);
     }
 
-    async fn serve(&mut self, number: usize) {
-        let server = serve(Arc::clone(&self.ground), number, self.addresses[number]).await;
-        self.servers[number] = Some(server);
+    /// Starts an instance again that was killed.
+    fn serve(&mut self, number: usize) {
+        let port = self.ports[number].take().unwrap();
+        self.servers[number] = Some(serve(&self.ground, number, port));
     }
 
     fn takes(&self, number: usize, ms: u64) {
@@ -245,8 +219,8 @@ impl Faults {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
-        self.kill(number);
-        self.serve(number).await;
+        self.kill(number).await;
+        self.serve(number);
         std::fs::write(&self.path, text(&self.addresses, None)).unwrap();
         for replica in &self.replicas {
             while !replica
@@ -295,11 +269,9 @@ async fn no_request_fails_that_had_not_begun() {
     let ground = Arc::new(Ground::default());
     let mut servers = Vec::new();
     for number in 0..INSTANCES {
-        servers.push(Some(
-            serve(Arc::clone(&ground), number, "127.0.0.1:0".parse().unwrap()).await,
-        ));
+        servers.push(Some(serve(&ground, number, Port::take())));
     }
-    let addresses: Vec<_> = servers.iter().flatten().map(|one| one.address).collect();
+    let addresses: Vec<_> = servers.iter().flatten().map(Server::address).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.toml");
     std::fs::write(&path, text(&addresses, None)).unwrap();
@@ -309,6 +281,7 @@ async fn no_request_fails_that_had_not_begun() {
     let mut faults = Faults {
         ground: Arc::clone(&ground),
         servers,
+        ports: Default::default(),
         addresses,
         replicas: [first, second],
         path,
@@ -325,9 +298,9 @@ async fn no_request_fails_that_had_not_begun() {
 
     // Killed, and away for a time although the gateways' file says that it is there.
     faults.after(5_000).await;
-    faults.kill(0);
+    faults.kill(0).await;
     faults.after(10_000).await;
-    faults.serve(0).await;
+    faults.serve(0);
     // Hung, until all of its requests are given up.
     faults.takes(1, u64::MAX);
     faults.after(10_000).await;

@@ -5,6 +5,7 @@ use hyper::StatusCode;
 use crate::client::{ask, infer, send};
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
+use crate::port::Port;
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -12,10 +13,9 @@ use tokio::sync::oneshot;
 
 #[tokio::test]
 async fn a_request_that_reaches_no_instance_goes_to_another() {
-    let gone = Instance::start("gone", Mode::Answer).await;
-    let (address, here) = (gone.address, Instance::start("here", Mode::Answer).await);
-    gone.kill();
-    let gateway = Gateway::start(&function("embed", "", &[address, here.address], 4)).await;
+    let (gone, here) = (Port::take(), Instance::start("here", Mode::Answer));
+    let both = [gone.address, here.address];
+    let gateway = Gateway::start(&function("embed", "", &both, 4)).await;
     for _ in 0..20 {
         assert_eq!(ask(gateway.address, "embed").await.body, "here");
     }
@@ -29,30 +29,24 @@ async fn a_request_that_reaches_no_instance_goes_to_another() {
 
 #[tokio::test]
 async fn a_request_waits_while_its_only_instance_restarts() {
-    let first = Instance::start("first", Mode::Answer).await;
+    let first = Instance::start("first", Mode::Answer);
     let address = first.address;
     let gateway = Gateway::start(&function("embed", "", &[address], 1)).await;
     assert_eq!(ask(gateway.address, "embed").await.body, "first");
-    first.kill();
+    let port = first.kill().await;
     let held = tokio::spawn(ask(gateway.address, "embed"));
     gateway
         .eventually(|loads| loads["functions"][0]["waiting"] == 1)
         .await;
-    let listener = loop {
-        match TcpListener::bind(address).await {
-            Ok(listener) => break listener,
-            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
-        }
-    };
-    let _second = Instance::on(listener, "second", Mode::Answer);
+    let _second = Instance::on(port, "second", Mode::Answer);
     assert_eq!(held.await.unwrap().body, "second");
 }
 
 #[tokio::test]
 async fn a_request_that_was_sent_is_not_sent_again() {
     let (breaks, other) = (
-        Instance::start("breaks", Mode::Break).await,
-        Instance::start("other", Mode::Answer).await,
+        Instance::start("breaks", Mode::Break),
+        Instance::start("other", Mode::Answer),
     );
     let gateway = Gateway::start(&function("embed", "", &[breaks.address, other.address], 1)).await;
     let answers = [
@@ -68,8 +62,8 @@ async fn a_request_that_was_sent_is_not_sent_again() {
 #[tokio::test]
 async fn an_instance_that_fails_again_and_again_gets_no_requests_for_a_time() {
     let (sick, well) = (
-        Instance::start("sick", Mode::Unavailable).await,
-        Instance::start("well", Mode::Answer).await,
+        Instance::start("sick", Mode::Unavailable),
+        Instance::start("well", Mode::Answer),
     );
     let gateway = Gateway::start(&function("embed", "", &[sick.address, well.address], 1)).await;
     let mut unavailable = 0;
@@ -119,7 +113,7 @@ async fn a_response_that_breaks_off_is_broken_for_the_client_too() {
 
 #[tokio::test]
 async fn an_instance_that_hangs_is_given_up_after_the_timeout() {
-    let hangs = Instance::start("hangs", Mode::Hold).await;
+    let hangs = Instance::start("hangs", Mode::Hold);
     let text = format!(
         "[timeouts]\nresponse = \"200ms\"\n{}",
         function("embed", "", &[hangs.address], 1)

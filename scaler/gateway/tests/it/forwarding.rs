@@ -11,8 +11,8 @@ use crate::instance::{Instance, Mode};
 #[tokio::test]
 async fn functions_are_found_by_prefix_host_and_model() {
     let (embed, chat) = (
-        Instance::start("embed", Mode::Answer).await,
-        Instance::start("chat", Mode::Answer).await,
+        Instance::start("embed", Mode::Answer),
+        Instance::start("chat", Mode::Answer),
     );
     let text = function("embed", "models = [\"minilm\"]", &[embed.address], 1)
         + &function("chat", "hosts = [\"chat.example.com\"]", &[chat.address], 1);
@@ -83,7 +83,7 @@ async fn functions_are_found_by_prefix_host_and_model() {
 
 #[tokio::test]
 async fn a_stream_goes_through_frame_by_frame() {
-    let instance = Instance::start("chat", Mode::Stream).await;
+    let instance = Instance::start("chat", Mode::Stream);
     let gateway = Gateway::start(&function("chat", "", &[instance.address], 1)).await;
     let response = send(gateway.address, infer("chat")).await.unwrap();
     let mut body = response.into_body();
@@ -105,7 +105,7 @@ async fn a_stream_goes_through_frame_by_frame() {
 
 #[tokio::test]
 async fn grpc_goes_through_with_its_trailers_and_errors_are_statuses() {
-    let instance = Instance::start("embed", Mode::Answer).await;
+    let instance = Instance::start("embed", Mode::Answer);
     let gateway = Gateway::start(&function(
         "embed",
         "hosts = [\"embed\"]",
@@ -145,8 +145,8 @@ async fn grpc_goes_through_with_its_trailers_and_errors_are_statuses() {
 #[tokio::test]
 async fn a_grpc_message_names_the_model_of_its_function() {
     let (first, second) = (
-        Instance::start("first", Mode::Answer).await,
-        Instance::start("second", Mode::Answer).await,
+        Instance::start("first", Mode::Answer),
+        Instance::start("second", Mode::Answer),
     );
     let text = function("first", "models = [\"m1\"]", &[first.address], 1)
         + &function("second", "models = [\"m2\"]", &[second.address], 1);
@@ -182,7 +182,7 @@ async fn a_grpc_message_names_the_model_of_its_function() {
 
 #[tokio::test]
 async fn connections_to_instances_are_used_again() {
-    let instance = Instance::start("embed", Mode::Answer).await;
+    let instance = Instance::start("embed", Mode::Answer);
     let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
     for _ in 0..20 {
         assert_eq!(ask(gateway.address, "embed").await.status, StatusCode::OK);

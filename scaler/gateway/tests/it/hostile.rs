@@ -9,7 +9,7 @@ use crate::instance::{Instance, Mode};
 
 #[tokio::test]
 async fn a_slow_body_takes_no_slot() {
-    let instance = Instance::start("one", Mode::Answer).await;
+    let instance = Instance::start("one", Mode::Answer);
     let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
     let mut slow = Vec::new();
     for _ in 0..20 {
@@ -31,7 +31,7 @@ async fn a_slow_body_takes_no_slot() {
 
 #[tokio::test]
 async fn slow_heads_and_bodies_come_to_an_end() {
-    let instance = Instance::start("one", Mode::Answer).await;
+    let instance = Instance::start("one", Mode::Answer);
     let text = format!(
         "[timeouts]\nhead = \"200ms\"\nbody = \"200ms\"\n{}",
         function("embed", "", &[instance.address], 1)
@@ -54,7 +54,7 @@ async fn slow_heads_and_bodies_come_to_an_end() {
 
 #[tokio::test]
 async fn requests_with_two_readings_are_refused_and_never_seen_as_two() {
-    let instance = Instance::start("one", Mode::Answer).await;
+    let instance = Instance::start("one", Mode::Answer);
     let text = format!(
         "[timeouts]\nhead = \"300ms\"\nbody = \"300ms\"\n{}",
         function("embed", "", &[instance.address], 8)
@@ -119,7 +119,7 @@ async fn requests_with_two_readings_are_refused_and_never_seen_as_two() {
 
 #[tokio::test]
 async fn large_heads_and_bodies_are_refused() {
-    let instance = Instance::start("one", Mode::Answer).await;
+    let instance = Instance::start("one", Mode::Answer);
     let text = format!(
         "[limits]\nhead = \"8KiB\"\nbody = \"1KiB\"\n{}",
         function("embed", "", &[instance.address], 1)
@@ -154,7 +154,7 @@ async fn large_heads_and_bodies_are_refused() {
 
 #[tokio::test]
 async fn one_client_gets_its_connections_and_no_more() {
-    let instance = Instance::start("one", Mode::Answer).await;
+    let instance = Instance::start("one", Mode::Answer);
     let text = format!(
         "[limits]\nconnections_per_client = 10\n{}",
         function("embed", "", &[instance.address], 1)
@@ -184,7 +184,7 @@ async fn one_client_gets_its_connections_and_no_more() {
 
 #[tokio::test]
 async fn bodies_in_memory_are_bounded_over_all_clients() {
-    let instance = Instance::start("busy", Mode::Hold).await;
+    let instance = Instance::start("busy", Mode::Hold);
     let text = format!(
         "[limits]\nbodies = \"8KiB\"\n{}",
         function("embed", "", &[instance.address], 1)

@@ -2,19 +2,16 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Channel, Full};
 use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+
+use crate::port::Port;
+use crate::server::{Count, Gate, Server};
 
 /// A request that came to an instance.
 #[derive(Clone, Debug)]
@@ -41,64 +38,47 @@ pub enum Mode {
 
 pub struct Instance {
     pub address: SocketAddr,
+    server: Server,
     shared: Arc<Shared>,
-    task: tokio::task::JoinHandle<()>,
 }
 
 struct Shared {
     name: &'static str,
     mode: Mode,
     seen: Mutex<Vec<Seen>>,
-    now: AtomicUsize,
-    most: AtomicUsize,
-    opened: watch::Sender<bool>,
+    here: Arc<Count>,
+    gate: Gate,
 }
 
 impl Instance {
-    pub async fn start(name: &'static str, mode: Mode) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Self::on(listener, name, mode)
+    pub fn start(name: &'static str, mode: Mode) -> Self {
+        Self::on(Port::take(), name, mode)
     }
 
-    pub fn on(listener: TcpListener, name: &'static str, mode: Mode) -> Self {
-        let address = listener.local_addr().unwrap();
+    pub fn on(port: Port, name: &'static str, mode: Mode) -> Self {
         let shared = Arc::new(Shared {
             name,
             mode,
             seen: Mutex::default(),
-            now: AtomicUsize::new(0),
-            most: AtomicUsize::new(0),
-            opened: watch::channel(false).0,
+            here: Arc::default(),
+            gate: Gate::new(false),
         });
         let serving = Arc::clone(&shared);
-        let task = tokio::spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let shared = Arc::clone(&serving);
-                connections.spawn(async move {
-                    let service = service_fn(move |request| answer(Arc::clone(&shared), request));
-                    let served = Builder::new(TokioExecutor::new())
-                        .serve_connection(TokioIo::new(stream), service)
-                        .into_owned();
-                    drop(served.await);
-                });
-            }
-        });
+        let server = Server::start(port, move |request| answer(Arc::clone(&serving), request));
         Self {
-            address,
+            address: server.address(),
+            server,
             shared,
-            task,
         }
     }
 
-    /// Ends it with all its connections, as a kill does.
-    pub fn kill(self) {
-        self.task.abort();
+    /// Ends it with all its connections, as a kill does. Returns its port.
+    pub async fn kill(self) -> Port {
+        self.server.kill().await
     }
 
     pub fn open(&self) {
-        self.shared.opened.send_replace(true);
+        self.shared.gate.open();
     }
 
     pub fn seen(&self) -> Vec<Seen> {
@@ -107,24 +87,14 @@ impl Instance {
 
     /// Largest number of requests at a time.
     pub fn most(&self) -> usize {
-        self.shared.most.load(Ordering::SeqCst)
+        self.shared.here.most()
     }
 }
 
 type Answer = Response<BoxBody<Bytes, std::io::Error>>;
 
-struct AtOnce(Arc<Shared>);
-
-impl Drop for AtOnce {
-    fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, std::io::Error> {
-    let now = shared.now.fetch_add(1, Ordering::SeqCst) + 1;
-    shared.most.fetch_max(now, Ordering::SeqCst);
-    let at_once = AtOnce(Arc::clone(&shared));
+    let counted = shared.here.enter();
     let (parts, body) = request.into_parts();
     let body = body
         .collect()
@@ -140,9 +110,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         headers: parts.headers,
         body: body.clone(),
     });
-    let mode = shared.mode;
-    let mut opened = shared.opened.subscribe();
-    match mode {
+    match shared.mode {
         Mode::Answer if grpc => {
             let (mut sender, channel) = Channel::<Bytes, Infallible>::new(4);
             tokio::spawn(async move {
@@ -159,8 +127,8 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         }
         Mode::Answer => Ok(text(StatusCode::OK, shared.name)),
         Mode::Hold => {
-            opened.wait_for(|open| *open).await.unwrap();
-            drop(at_once);
+            shared.gate.pass().await;
+            drop(counted);
             Ok(text(StatusCode::OK, shared.name))
         }
         Mode::Break => Err(std::io::Error::other("as told")),
@@ -168,9 +136,9 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         Mode::Stream => {
             let (mut sender, channel) = Channel::<Bytes, std::io::Error>::new(4);
             tokio::spawn(async move {
-                let _at_once = at_once;
+                let _counted = counted;
                 drop(sender.send_data(Bytes::from_static(b"first")).await);
-                opened.wait_for(|open| *open).await.unwrap();
+                shared.gate.pass().await;
                 drop(sender.send_data(Bytes::from_static(b"second")).await);
             });
             Ok(Response::new(channel.boxed()))

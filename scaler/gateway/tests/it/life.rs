@@ -8,7 +8,7 @@ use crate::instance::{Instance, Mode};
 
 #[tokio::test]
 async fn a_gateway_that_stops_ends_its_requests_and_takes_no_more() {
-    let instance = Instance::start("busy", Mode::Hold).await;
+    let instance = Instance::start("busy", Mode::Hold);
     let text = format!(
         "[timeouts]\nfarewell = 0\n{}",
         function("embed", "", &[instance.address], 1)
@@ -43,8 +43,8 @@ async fn a_gateway_that_stops_ends_its_requests_and_takes_no_more() {
 #[tokio::test]
 async fn a_wrong_file_changes_nothing_and_a_right_one_keeps_the_requests() {
     let (first, second) = (
-        Instance::start("first", Mode::Hold).await,
-        Instance::start("second", Mode::Answer).await,
+        Instance::start("first", Mode::Hold),
+        Instance::start("second", Mode::Answer),
     );
     let gateway = Gateway::start(&function("embed", "", &[first.address], 1)).await;
     let running = tokio::spawn(ask(gateway.address, "embed"));
@@ -73,7 +73,7 @@ async fn a_wrong_file_changes_nothing_and_a_right_one_keeps_the_requests() {
 
 #[tokio::test]
 async fn a_removed_function_is_not_found_any_more() {
-    let instance = Instance::start("one", Mode::Answer).await;
+    let instance = Instance::start("one", Mode::Answer);
     let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
     gateway
         .configure("", |loads| {
@@ -86,7 +86,7 @@ async fn a_removed_function_is_not_found_any_more() {
 
 #[tokio::test]
 async fn a_gateway_that_says_farewell_serves_and_ends_its_connections() {
-    let instance = Instance::start("one", Mode::Answer).await;
+    let instance = Instance::start("one", Mode::Answer);
     let text = format!(
         "[timeouts]\nfarewell = \"1h\"\n{}",
         function("embed", "", &[instance.address], 1)

@@ -21,5 +21,7 @@ mod life;
 mod metrics_page;
 mod pages;
 mod picker;
+mod port;
 mod queueing;
 mod replica;
+mod server;

@@ -10,15 +10,14 @@ use crate::client::ask;
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
 use crate::picker::data_plane::{Stream, head, response, served};
+use crate::port::Port;
 use crate::{command_page, exit_codes_page, metrics_page};
 
 #[tokio::test]
 async fn the_page_of_metrics_has_every_metric() {
-    let gone = Instance::start("gone", Mode::Answer).await;
-    let (address, here) = (gone.address, Instance::start("here", Mode::Answer).await);
-    gone.kill();
-    let text =
-        function("embed", "", &[address, here.address], 1) + &function("none", "queue = 0", &[], 1);
+    let (gone, here) = (Port::take(), Instance::start("here", Mode::Answer));
+    let text = function("embed", "", &[gone.address, here.address], 1)
+        + &function("none", "queue = 0", &[], 1);
     let text = text + "[gpu_pool.main]\nexecutors = []\n";
     let gateway = Gateway::start(&text).await;
     for _ in 0..2 {

@@ -11,8 +11,8 @@ use crate::instance::{Instance, Mode};
 #[tokio::test]
 async fn instances_get_requests_by_their_capacity_and_never_more_than_that() {
     let (small, large) = (
-        Instance::start("small", Mode::Hold).await,
-        Instance::start("large", Mode::Hold).await,
+        Instance::start("small", Mode::Hold),
+        Instance::start("large", Mode::Hold),
     );
     let text = function("embed", "", &[small.address], 1)
         + &format!(
@@ -52,7 +52,7 @@ async fn a_function_without_instances_holds_its_requests_for_the_first_one() {
     gateway
         .eventually(|loads| loads["functions"][0]["waiting"] == 1)
         .await;
-    let instance = Instance::start("late", Mode::Answer).await;
+    let instance = Instance::start("late", Mode::Answer);
     let text = function("embed", "", &[instance.address], 1);
     gateway
         .configure(&text, |loads| {
@@ -64,7 +64,7 @@ async fn a_function_without_instances_holds_its_requests_for_the_first_one() {
 
 #[tokio::test]
 async fn a_full_queue_answers_429_and_a_wait_that_ends_503_with_the_time_to_try_again() {
-    let instance = Instance::start("busy", Mode::Hold).await;
+    let instance = Instance::start("busy", Mode::Hold);
     let gateway = Gateway::start(&function("embed", "queue = 1", &[instance.address], 1)).await;
     let running = tokio::spawn(ask(gateway.address, "embed"));
     gateway
@@ -107,7 +107,7 @@ async fn a_full_queue_answers_429_and_a_wait_that_ends_503_with_the_time_to_try_
 
 #[tokio::test]
 async fn a_client_that_leaves_frees_its_place() {
-    let instance = Instance::start("busy", Mode::Hold).await;
+    let instance = Instance::start("busy", Mode::Hold);
     let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
     let first = tokio::spawn(ask(gateway.address, "embed"));
     gateway
@@ -130,8 +130,8 @@ async fn a_client_that_leaves_frees_its_place() {
 #[tokio::test]
 async fn a_draining_instance_ends_its_requests_and_gets_no_more() {
     let (old, new) = (
-        Instance::start("old", Mode::Hold).await,
-        Instance::start("new", Mode::Answer).await,
+        Instance::start("old", Mode::Hold),
+        Instance::start("new", Mode::Answer),
     );
     let both = function("embed", "", &[old.address, new.address], 2);
     let gateway = Gateway::start(&both).await;

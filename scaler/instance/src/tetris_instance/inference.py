@@ -30,10 +30,7 @@ async def infer(engine: Engine, queue: BatchQueue, inputs: Tensors) -> Tensors:
         RequestError: The model cannot take the inputs, the queue is full, or the run failed.
     """
     queue.check_rows(batch.rows_of(inputs, engine.signature))
-    if TEXT.name in inputs and engine.text is not None:
-        # Outside of the event loop: tokenizers compute without the GIL.
-        inputs = await asyncio.to_thread(engine.text.encode, texts(inputs))
-    engine.check(inputs)
+    inputs = await checked(engine, inputs)
     items, futures = _items(engine, queue, inputs)
     queue.offer(items)
     try:
@@ -45,6 +42,19 @@ async def infer(engine: Engine, queue: BatchQueue, inputs: Tensors) -> Tensors:
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+async def checked(engine: Engine, inputs: Tensors) -> Tensors:
+    """Return the inputs as the engine takes them: texts are encoded, and values checked.
+
+    Raises:
+        RequestError: The model cannot take the inputs.
+    """
+    if TEXT.name in inputs and engine.text is not None:
+        # Outside of the event loop: tokenizers compute without the GIL.
+        inputs = await asyncio.to_thread(engine.text.encode, _texts(inputs))
+    engine.check(inputs)
+    return inputs
 
 
 def _items(engine: Engine, queue: BatchQueue, inputs: Tensors) -> tuple[list[Item], list[asyncio.Future[Tensors]]]:
@@ -75,7 +85,7 @@ def _settle(future: asyncio.Future[Tensors], outcome: Outcome) -> None:
         future.set_result(outcome)
 
 
-def texts(inputs: Tensors) -> list[str]:
+def _texts(inputs: Tensors) -> list[str]:
     """Return the texts of a request.
 
     Raises:

@@ -123,6 +123,22 @@ fn late_binding_runs_functions_for_which_containers_have_no_room() {
 }
 
 #[test]
+fn lifespans_let_more_functions_run_and_cost_cold_starts() {
+    let of = |lifespan_percent| NodeSetting {
+        lifespan_percent,
+        ..node(160, 0)
+    };
+    let native = torpor::simulate(&of(99), Variant::Native);
+    let [long, short] = [99, 50].map(|percent| torpor::simulate(&of(percent), Variant::InflessKa));
+    assert_eq!(native.misses, 0);
+    assert!(native.executed <= long.executed, "{native:?} {long:?}");
+    assert!(long.executed < short.executed, "{long:?} {short:?}");
+    assert!(long.misses < short.misses, "{long:?} {short:?}");
+    // A cold start takes 8 s: its function misses the SLO.
+    assert!(short.compliant < native.compliant, "{native:?} {short:?}");
+}
+
+#[test]
 fn a_family_moves_only_what_its_members_do_not_share() {
     let bytes = |shared| torpor::simulate(&node(160, shared), Variant::Sharing).host_bytes;
     assert!(bytes(900) * 3 < bytes(0));

@@ -32,9 +32,11 @@ pub enum GpuPolicy {
 }
 
 impl GpuPolicy {
+    /// Limit of overtaking of LALBO3, as in the paper.
+    pub const LALBO3_LIMIT: u32 = 25;
     /// LALBO3 with the limit of the paper.
     pub const LALBO3: Self = Self::LocalityAware {
-        overtaking_limit: 25,
+        overtaking_limit: Self::LALBO3_LIMIT,
     };
     /// LALB.
     pub const LALB: Self = Self::LocalityAware {

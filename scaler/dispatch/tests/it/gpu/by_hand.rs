@@ -273,3 +273,36 @@ fn a_request_that_cannot_be_in_time_is_refused() {
     world.reject();
     assert_eq!((world.refused, world.scheduler.waiting()), (1, 0));
 }
+
+#[test]
+fn a_request_whose_load_or_wait_would_be_too_long_is_refused_at_once() {
+    // 200 MB over 1 GB/s, and 10 ms to compute.
+    let models = vec![model(&[(1, 200)]), model(&[(2, 200)])];
+    let policy = GpuPolicy::Sharing(SharingRules::default());
+    let mut world = World::new(policy, topology(1, 500), models);
+    world.offer(0, Some(210 * MS - 1));
+    world.reject();
+    assert_eq!(world.refused, 1);
+    world.offer(0, Some(210 * MS));
+    world.reject();
+    assert_eq!((world.refused, world.dispatch().len()), (1, 1));
+    // The GPU is busy for 210 ms: the same model takes 10 more, another one 210.
+    for (number, slo) in [(0, 220 * MS - 1), (1, 420 * MS - 1)] {
+        world.offer(number, Some(slo));
+        world.reject();
+        assert_eq!(world.scheduler.waiting(), 0, "model {number}");
+        let waits = world.offer(number, Some(slo + 1));
+        world.reject();
+        assert_eq!(world.scheduler.waiting(), 1, "model {number}");
+        world.scheduler.cancel(world.now_us, waits);
+    }
+}
+
+#[test]
+fn while_no_gpu_answers_requests_wait_for_as_long_as_they_can_be_in_time() {
+    let mut world = warm(GpuPolicy::Sharing(SharingRules::default()), 1);
+    world.scheduler.suspend_gpu(GpuId(0));
+    world.offer(0, Some(10 * MS));
+    world.reject();
+    assert_eq!(world.refused, 0);
+}

@@ -116,8 +116,9 @@ fn the_time_of_the_next_refusal_is_that_of_the_tightest_deadline() {
     world.offer(0, None);
     world.dispatch();
     assert_eq!(world.scheduler.next_us(), None);
-    world.offer(1, Some(100 * MS));
-    world.offer(1, Some(40 * MS));
+    // The GPU is busy for 210 ms, and then has their model.
+    world.offer(0, Some(300 * MS));
+    world.offer(0, Some(240 * MS));
     let at = world.scheduler.next_us().unwrap();
     world.now_us = at - 1;
     world.reject();

@@ -110,11 +110,18 @@ impl World {
         given
     }
 
-    /// Takes what the policy refuses; none of it could have been in time.
+    /// Takes what the policy refuses; none of it could have been in time on an idle GPU with its
+    /// model.
     pub fn reject(&mut self) {
         while let Some(request) = self.scheduler.reject(self.now_us) {
             assert!(self.waiting.remove(&request.id));
-            assert!(request.deadline_us.unwrap() < self.now_us + 10 * MS);
+            let mut idle = self
+                .topology
+                .ids()
+                .filter(|gpu| !self.lost.contains(gpu) && !self.running.contains_key(gpu));
+            let has = |gpu| self.scheduler.resident(gpu).any(|one| one == request.model);
+            let in_time = request.deadline_us.unwrap() >= self.now_us + 10 * MS;
+            assert!(!in_time || !idle.any(has), "{request:?}");
             self.refused += 1;
         }
     }

@@ -14,7 +14,7 @@ use crate::instance::{Instance, Mode};
 #[tokio::test]
 async fn without_a_picker_requests_fail_until_it_is_back() {
     let Some(program) = program() else { return };
-    let instance = Instance::start("one", Mode::Answer).await;
+    let instance = Instance::start("one", Mode::Answer);
     let mut gateway = Process::start(&function("embed", "", &[instance.address], 1)).await;
     let settings = Settings {
         picker: gateway.picker,
@@ -41,8 +41,8 @@ async fn without_a_picker_that_fails_open_requests_are_served() {
     let Some(program) = program() else { return };
     for bodies in [Bodies::Streamed, Bodies::Buffered] {
         let (one, two) = (
-            Instance::start("one", Mode::Answer).await,
-            Instance::start("two", Mode::Answer).await,
+            Instance::start("one", Mode::Answer),
+            Instance::start("two", Mode::Answer),
         );
         let both = [one.address, two.address];
         let text = function("embed", "hosts = [\"gateway\"]", &both, 1);

@@ -10,6 +10,7 @@ use tokio::process::{Child, Command};
 
 use super::configuration::{Settings, configuration};
 use crate::client::{send, whole};
+use crate::replica::free_address;
 
 /// Pause between two looks at a condition.
 const LOOK: Duration = Duration::from_millis(10);
@@ -104,9 +105,7 @@ impl Process {
         let file = folder.path().join("gateway.toml");
         std::fs::write(&file, text).unwrap();
         // Given again after a kill, so the test needs to know it.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let picker = free.local_addr().unwrap();
-        drop(free);
+        let picker = free_address();
         let child = run(&file, picker);
         let this = Self {
             picker,

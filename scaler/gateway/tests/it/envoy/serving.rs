@@ -51,8 +51,8 @@ async fn unequal_instances_get_requests_by_their_capacity() {
     let Some(program) = program() else { return };
     for bodies in [Bodies::Streamed, Bodies::Buffered] {
         let (small, large) = (
-            Instance::start("small", Mode::Hold).await,
-            Instance::start("large", Mode::Hold).await,
+            Instance::start("small", Mode::Hold),
+            Instance::start("large", Mode::Hold),
         );
         let gateway = Gateway::start(&unequal(&small, &large)).await;
         let envoy = envoy(&program, &gateway, &[&small, &large], bodies).await;
@@ -99,7 +99,7 @@ async fn unequal_instances_get_requests_by_their_capacity() {
 #[tokio::test]
 async fn a_streamed_response_passes_part_by_part() {
     let Some(program) = program() else { return };
-    let instance = Instance::start("one", Mode::Stream).await;
+    let instance = Instance::start("one", Mode::Stream);
     let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
     let envoy = envoy(&program, &gateway, &[&instance], Bodies::Streamed).await;
     let response = send(envoy.address, infer("embed")).await.unwrap();
@@ -121,7 +121,7 @@ async fn a_streamed_response_passes_part_by_part() {
 #[tokio::test]
 async fn a_large_body_comes_whole() {
     let Some(program) = program() else { return };
-    let instance = Instance::start("one", Mode::Answer).await;
+    let instance = Instance::start("one", Mode::Answer);
     let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
     let envoy = envoy(&program, &gateway, &[&instance], Bodies::Streamed).await;
     let sent: Vec<u8> = (0..3_000_000_u32)
@@ -140,7 +140,7 @@ async fn a_large_body_comes_whole() {
 #[tokio::test]
 async fn refusals_reach_the_client() {
     let Some(program) = program() else { return };
-    let busy = Instance::start("busy", Mode::Hold).await;
+    let busy = Instance::start("busy", Mode::Hold);
     let gateway = Gateway::start(&function("embed", "queue = 0", &[busy.address], 1)).await;
     let envoy = envoy(&program, &gateway, &[&busy], Bodies::Streamed).await;
     let Answer { status, body, .. } = ask(envoy.address, "other").await;
@@ -170,8 +170,8 @@ async fn refusals_reach_the_client() {
 async fn a_subset_and_the_clients_own_destination_do_not_lead_elsewhere() {
     let Some(program) = program() else { return };
     let (one, two) = (
-        Instance::start("one", Mode::Answer).await,
-        Instance::start("two", Mode::Answer).await,
+        Instance::start("one", Mode::Answer),
+        Instance::start("two", Mode::Answer),
     );
     let both = [one.address, two.address];
     let gateway = Gateway::start(&function("embed", "", &both, 4)).await;
@@ -200,8 +200,8 @@ async fn a_subset_and_the_clients_own_destination_do_not_lead_elsewhere() {
 async fn the_instance_that_served_is_reported() {
     let Some(program) = program() else { return };
     let (known, picked) = (
-        Instance::start("known", Mode::Answer).await,
-        Instance::start("picked", Mode::Answer).await,
+        Instance::start("known", Mode::Answer),
+        Instance::start("picked", Mode::Answer),
     );
     let gateway = Gateway::start(&function("embed", "", &[picked.address], 1)).await;
     // Envoy has another list of instances than the picker, as for a moment after a change.
@@ -216,7 +216,7 @@ async fn the_instance_that_served_is_reported() {
 #[tokio::test]
 async fn clients_that_leave_free_their_slot() {
     let Some(program) = program() else { return };
-    let instance = Instance::start("one", Mode::Stream).await;
+    let instance = Instance::start("one", Mode::Stream);
     let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
     for bodies in [Bodies::Streamed, Bodies::Buffered] {
         let envoy = envoy(&program, &gateway, &[&instance], bodies).await;
@@ -240,7 +240,7 @@ async fn clients_that_leave_free_their_slot() {
 #[tokio::test]
 async fn an_instance_that_breaks_off_counts_as_failed() {
     let Some(program) = program() else { return };
-    let instance = Instance::start("broken", Mode::Break).await;
+    let instance = Instance::start("broken", Mode::Break);
     let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
     let envoy = envoy(&program, &gateway, &[&instance], Bodies::Streamed).await;
     let answer = ask(envoy.address, "embed").await;

@@ -2,103 +2,79 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
 use serde_json::json;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
 
 use super::node::{Node, State};
+use crate::port::Port;
+use crate::server::{Count, Gate, Server};
 
 pub struct Executor {
     pub address: SocketAddr,
-    pub gpu: usize,
+    server: Server,
     shared: Arc<Shared>,
-    task: tokio::task::JoinHandle<()>,
 }
 
 struct Shared {
     node: Arc<Node>,
     gpu: usize,
     running: tokio::sync::Mutex<()>,
-    now: AtomicUsize,
-    most: AtomicUsize,
+    here: Arc<Count>,
     served: Mutex<Vec<String>>,
     orders: Mutex<Vec<String>>,
-    /// Requests wait here while it is false.
-    opened: watch::Sender<bool>,
+    /// Requests wait here while it is closed.
+    gate: Gate,
     refuses_loads: AtomicBool,
     without: Mutex<Vec<String>>,
 }
 
 impl Executor {
-    pub async fn start(node: &Arc<Node>, gpu: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Self::on(listener, node, gpu)
+    pub fn start(node: &Arc<Node>, gpu: usize) -> Self {
+        Self::on(Port::take(), node, gpu)
     }
 
-    pub fn on(listener: TcpListener, node: &Arc<Node>, gpu: usize) -> Self {
-        let address = listener.local_addr().unwrap();
+    pub fn on(port: Port, node: &Arc<Node>, gpu: usize) -> Self {
         let shared = Arc::new(Shared {
             node: Arc::clone(node),
             gpu,
             running: tokio::sync::Mutex::default(),
-            now: AtomicUsize::new(0),
-            most: AtomicUsize::new(0),
+            here: Arc::default(),
             served: Mutex::default(),
             orders: Mutex::default(),
-            opened: watch::channel(true).0,
+            gate: Gate::new(true),
             refuses_loads: AtomicBool::new(false),
             without: Mutex::default(),
         });
         let serving = Arc::clone(&shared);
-        let task = tokio::spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                stream.set_nodelay(true).unwrap();
-                let shared = Arc::clone(&serving);
-                connections.spawn(async move {
-                    let service = service_fn(move |request| answer(Arc::clone(&shared), request));
-                    let served = Builder::new(TokioExecutor::new())
-                        .serve_connection(TokioIo::new(stream), service)
-                        .into_owned();
-                    drop(served.await);
-                });
-            }
-        });
+        let server = Server::start(port, move |request| answer(Arc::clone(&serving), request));
         Self {
-            address,
-            gpu,
+            address: server.address(),
+            server,
             shared,
-            task,
         }
     }
 
-    /// Ends it with all its connections and its leases, as a kill does. Returns its address.
-    pub async fn kill(self) -> SocketAddr {
-        self.task.abort();
-        drop(self.task.await);
-        self.shared.node.clear(self.gpu);
-        self.address
+    /// Ends it with all its connections and its leases, as a kill does. Returns its port.
+    pub async fn kill(self) -> Port {
+        let port = self.server.kill().await;
+        self.shared.node.clear(self.shared.gpu);
+        port
     }
 
     /// Holds requests that run from now on.
     pub fn hold(&self) {
-        self.shared.opened.send_replace(false);
+        self.shared.gate.close();
     }
 
     pub fn open(&self) {
-        self.shared.opened.send_replace(true);
+        self.shared.gate.open();
     }
 
     pub fn refuse_loads(&self, refuses: bool) {
@@ -122,23 +98,14 @@ impl Executor {
 
     /// Largest number of requests at a time.
     pub fn most(&self) -> usize {
-        self.shared.most.load(Ordering::SeqCst)
+        self.shared.here.most()
     }
 
     /// Waits until so many requests are here.
     pub async fn has(&self, requests: usize) {
-        while self.shared.now.load(Ordering::SeqCst) != requests {
+        while self.shared.here.now() != requests {
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
-    }
-}
-
-/// Counts a request while it is here.
-struct Here(Arc<Shared>);
-
-impl Drop for Here {
-    fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -187,9 +154,7 @@ async fn answer(
 }
 
 async fn infer(shared: Arc<Shared>, model: &super::node::Model) -> Response<Full<Bytes>> {
-    let now = shared.now.fetch_add(1, Ordering::SeqCst) + 1;
-    shared.most.fetch_max(now, Ordering::SeqCst);
-    let here = Here(Arc::clone(&shared));
+    let here = shared.here.enter();
     let node = &shared.node;
     let begun = Instant::now();
     let mut loaded = false;
@@ -217,8 +182,7 @@ async fn infer(shared: Arc<Shared>, model: &super::node::Model) -> Response<Full
         model.infer
     };
     tokio::time::sleep(rest).await;
-    let mut opened = shared.opened.subscribe();
-    opened.wait_for(|open| *open).await.unwrap();
+    shared.gate.pass().await;
     drop(running);
     shared.served.lock().unwrap().push(model.name.clone());
     drop(here);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use tokio::net::TcpListener;
 
 use super::executor::Executor;
 use super::node::Node;
@@ -34,15 +33,15 @@ async fn a_request_that_was_sent_is_not_repeated_unless_its_function_is_idempote
         ("idempotent = true", StatusCode::OK),
     ] {
         let node = Node::start(rules(2, 500, &["a"]));
-        let first = Executor::start(&node, 0).await;
+        let first = Executor::start(&node, 0);
         let gateway = Gateway::start(&pool(&[&first], "", &[("a", of_function)])).await;
         available(&gateway, 1).await;
         let asking = hold_one(&gateway, &first, "a").await;
-        let second = Executor::start(&node, 1).await;
+        let second = Executor::start(&node, 1);
         let text = pool(&[&first, &second], "", &[("a", of_function)]);
         gateway.configure(&text, |_| true).await;
         available(&gateway, 2).await;
-        first.kill().await;
+        let _port = first.kill().await;
         let answer = asking.await.unwrap().unwrap();
         assert_eq!(answer.status(), status, "{of_function}");
         let served = usize::from(status == StatusCode::OK);
@@ -67,7 +66,7 @@ async fn waiting_requests_of_a_killed_executor_are_served_by_others() {
         .map(|_| tokio::spawn(client::send(gateway.address, infer("a"))))
         .collect();
     first.has(1).await;
-    first.kill().await;
+    let _port = first.kill().await;
     for one in asking {
         assert_eq!(one.await.unwrap().unwrap().status(), StatusCode::OK);
     }
@@ -84,11 +83,11 @@ async fn an_executor_that_comes_back_gets_requests_and_its_memory_counts_as_empt
     let (gateway, mut executors) = start(rules(1, 500, &["a"]), "", "").await;
     assert_eq!(ask(&gateway, "a").await.status, StatusCode::OK);
     let node = Node::start(rules(1, 500, &["a"]));
-    let address = executors.pop().unwrap().kill().await;
+    let port = executors.pop().unwrap().kill().await;
     available(&gateway, 0).await;
     let asking = tokio::spawn(client::send(gateway.address, infer("a")));
     waiting(&gateway, "a", 1).await;
-    let again = Executor::on(TcpListener::bind(address).await.unwrap(), &node, 0);
+    let again = Executor::on(port, &node, 0);
     assert_eq!(asking.await.unwrap().unwrap().status(), StatusCode::OK);
     assert_eq!(again.orders(), ["load a"]);
 }

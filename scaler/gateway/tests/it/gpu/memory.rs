@@ -15,10 +15,7 @@ const MISSES: &str = "tetris_gateway_gpu_dispatches_total{pool=\"main\",hit=\"no
 async fn models_that_are_there_at_the_start_are_hits() {
     let node = Node::start(rules(2, 500, &["a"]));
     node.load(1, node.model("a").unwrap()).unwrap();
-    let executors = [
-        Executor::start(&node, 0).await,
-        Executor::start(&node, 1).await,
-    ];
+    let executors = [Executor::start(&node, 0), Executor::start(&node, 1)];
     while node.state(1, "a") != Some(State::Resident) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -35,7 +32,7 @@ async fn models_that_are_there_at_the_start_are_hits() {
 #[tokio::test]
 async fn models_that_vanish_are_loaded_again() {
     let node = Node::start(rules(1, 500, &["a", "b"]));
-    let executor = Executor::start(&node, 0).await;
+    let executor = Executor::start(&node, 0);
     let gateway = Gateway::start(&pool(&[&executor], "", &[("a", ""), ("b", "")])).await;
     assert_eq!(ask(&gateway, "a").await.status, StatusCode::OK);
     // As after a restart of the node's daemon.
@@ -58,7 +55,7 @@ async fn a_model_that_the_record_has_no_room_for_is_unloaded() {
         model.parts.push(("base".to_owned(), 100_000_000));
     }
     let node = Node::start(both);
-    let executor = Executor::start(&node, 0).await;
+    let executor = Executor::start(&node, 0);
     let policy = "[gpu_pool.main.policy]\nname = \"lb\"";
     let gateway = Gateway::start(&pool(&[&executor], policy, &[("a", ""), ("b", "")])).await;
     assert_eq!(ask(&gateway, "a").await.status, StatusCode::OK);

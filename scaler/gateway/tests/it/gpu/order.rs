@@ -1,4 +1,4 @@
-//! The policies in the real gateway, beside the simulator's engine with the same functions, requests,
+//! The policies in gateways of their own processes, beside the simulator's engine with the same functions, requests,
 //! models and GPUs: their order is the same.
 //!
 //! Four GPUs in two pairs, each pair at one switch; forty functions of three families. Time runs
@@ -13,10 +13,10 @@ use hyper::StatusCode;
 use tetris_scaler_simulator::gpu::torpor::{Links, NodeOutcome, NodeSetting, Variant, simulate};
 
 use super::executor::Executor;
+use super::infer;
 use super::node::{Model, Node, Rules};
-use super::{available, infer};
 use crate::client;
-use crate::gateway::Gateway;
+use crate::replica::{Replica, free_address};
 
 /// Stated error: two policies count as equal in the simulator if their shares of failed requests, or
 /// of the bytes from the host, differ by less, in percent.
@@ -34,6 +34,7 @@ fn setting(seconds: u64) -> NodeSetting {
         memory_mb: 3_500,
         links: Links::Pairs,
         shared_permille: 900,
+        lifespan_percent: 99,
         slo_us: [80_000, 200_000],
         seconds,
         seed: 1,
@@ -142,10 +143,17 @@ async fn measure(setting: NodeSetting, variant: Variant, slower: u32) -> Measure
     let node = Node::start(rules.clone());
     let mut executors = Vec::new();
     for gpu in 0..rules.gpus {
-        executors.push(Executor::start(&node, gpu).await);
+        executors.push(Executor::start(&node, gpu));
     }
-    let gateway = Gateway::start(&text(&setting, &rules, &executors, variant, slower)).await;
-    available(&gateway, rules.gpus as u64).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    std::fs::write(&path, text(&setting, &rules, &executors, variant, slower)).unwrap();
+    let gateway = Replica::start(&path, free_address(), free_address());
+    gateway.ready().await;
+    let available = format!("{{pool=\"main\",available=\"yes\"}} {}", rules.gpus);
+    while !gateway.page("/metrics").await.contains(&available) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let began = Instant::now();
     let address = gateway.address;
     let mut asking = Vec::new();

@@ -7,6 +7,7 @@ use super::serving::{rules, start};
 use super::{ask, available, infer, until_metric, waiting};
 use crate::client;
 use crate::gateway::Gateway;
+use crate::port::Port;
 
 #[tokio::test]
 async fn a_full_queue_refuses() {
@@ -87,9 +88,8 @@ async fn a_model_that_no_executor_serves_or_no_gpu_can_hold_is_refused() {
 
 #[tokio::test]
 async fn without_an_executor_requests_wait_for_one() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let port = Port::take();
+    let address = port.address;
     let node = super::node::Node::start(rules(1, 500, &["a"]));
     let text = format!(
         "[gpu_pool.main]\nexecutors = [\"{address}\"]\npoll = \"20ms\"\n[gpu_pool.main.function.a]\nslo = \"60s\"\nlatency = \"10ms\"\n"
@@ -97,8 +97,7 @@ async fn without_an_executor_requests_wait_for_one() {
     let gateway = Gateway::start(&text).await;
     let asking = tokio::spawn(client::send(gateway.address, infer("a")));
     waiting(&gateway, "a", 1).await;
-    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-    let _executor = super::executor::Executor::on(listener, &node, 0);
+    let _executor = super::executor::Executor::on(port, &node, 0);
     available(&gateway, 1).await;
     assert_eq!(asking.await.unwrap().unwrap().status(), StatusCode::OK);
 }

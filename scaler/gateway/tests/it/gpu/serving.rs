@@ -33,7 +33,7 @@ pub async fn start(rules: Rules, fields: &str, of_function: &str) -> (Gateway, V
     let node = Node::start(rules);
     let mut executors = Vec::new();
     for gpu in 0..node.rules.gpus {
-        executors.push(Executor::start(&node, gpu).await);
+        executors.push(Executor::start(&node, gpu));
     }
     let shown: Vec<&Executor> = executors.iter().collect();
     let functions: Vec<(&str, &str)> = node
@@ -126,7 +126,7 @@ async fn the_bytes_that_models_share_are_moved_once() {
 async fn a_request_reaches_only_the_model_of_its_function() {
     let of_function = "model = \"a\"\nmodels = [\"public\"]";
     let node = Node::start(rules(1, 500, &["a", "b"]));
-    let executor = Executor::start(&node, 0).await;
+    let executor = Executor::start(&node, 0);
     let gateway = Gateway::start(&pool(&[&executor], "", &[("f", of_function)])).await;
     let status = |path: &'static str| {
         let address = gateway.address;
@@ -156,8 +156,8 @@ async fn a_request_reaches_only_the_model_of_its_function() {
 #[tokio::test]
 async fn functions_and_executors_can_be_added_while_requests_run() {
     let node = Node::start(rules(2, 500, &["a", "b"]));
-    let first = Executor::start(&node, 0).await;
-    let second = Executor::start(&node, 1).await;
+    let first = Executor::start(&node, 0);
+    let second = Executor::start(&node, 1);
     let gateway = Gateway::start(&pool(&[&first], "", &[("a", "")])).await;
     first.hold();
     let held = tokio::spawn(client::send(gateway.address, infer("a")));

@@ -10,10 +10,9 @@ import numpy as np
 
 from tetris_instance.errors import RequestError
 from tetris_instance.executor.model import ServedModel
-from tetris_instance.inference import texts
+from tetris_instance.inference import checked
 from tetris_instance.metrics import Metrics
 from tetris_instance.queue import RETRY_AFTER_S
-from tetris_instance.request import TEXT
 from tetris_instance.tensors import Tensors
 
 
@@ -55,9 +54,7 @@ class Runner:
         """
         if self.queued >= self._limit:
             raise RequestError(f"{self.queued} requests wait, expected fewer than {self._limit}", 503, RETRY_AFTER_S)
-        if TEXT.name in inputs and model.engine.text is not None:
-            inputs = await asyncio.to_thread(model.engine.text.encode, texts(inputs))
-        model.engine.check(inputs)
+        inputs = await checked(model.engine, inputs)
         loop = asyncio.get_running_loop()
         self._here += 1
         model.begin()

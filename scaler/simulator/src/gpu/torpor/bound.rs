@@ -4,6 +4,7 @@ use tetris_scaler_dispatch::gpu::GpuRequest;
 
 use crate::gpu::record::{GpuRecords, Record};
 
+use super::containers::FreeMemory;
 use super::node::NodeSetting;
 
 /// Runs functions on the GPUs that had room for them, requests of each GPU in their order.
@@ -14,17 +15,12 @@ pub(super) fn run(
     memory_mb: u64,
     native: bool,
 ) -> GpuRecords {
-    let mut free_mb = vec![memory_mb; setting.gpus as usize];
+    let mut memory = FreeMemory::new(setting.gpus, memory_mb);
     let homes: Vec<Option<usize>> = (0..setting.functions)
         .map(|function| {
             let (_, kind) = setting.kind(function)?;
             let needed = if native { kind.native_mb } else { kind.mb };
-            let (gpu, free) = free_mb
-                .iter_mut()
-                .enumerate()
-                .max_by_key(|(gpu, free)| (**free, std::cmp::Reverse(*gpu)))?;
-            *free = free.checked_sub(needed)?;
-            Some(gpu)
+            memory.take(needed)
         })
         .collect();
     let mut records = GpuRecords::new(setting.gpus as usize);

@@ -13,6 +13,8 @@ pub(super) struct Kind {
     pub after_load_us: u64,
     /// Memory of a native container on the GPU, in megabytes (table 1 where it has the model).
     pub native_mb: u64,
+    /// Time in which a container starts, in microseconds (table 1 where it has the model).
+    pub cold_us: u64,
     /// True for Bert-qa, whose SLO is longer.
     pub is_bert: bool,
 }
@@ -23,6 +25,7 @@ const fn vision(mb: u64, infer_us: u64) -> Kind {
         infer_us,
         after_load_us: 3_000,
         native_mb: 1_600,
+        cold_us: 8_000_000,
         is_bert: false,
     }
 }
@@ -48,6 +51,7 @@ pub(super) const KINDS: [Kind; 8] = [
         infer_us: 40_000,
         after_load_us: 37_000,
         native_mb: 2_400,
+        cold_us: 11_000_000,
         is_bert: true,
     },
 ];

@@ -5,6 +5,8 @@
 //! (table 4, figures 2 and 5): models, links, rates within their range, and the memory for models.
 
 mod bound;
+mod containers;
+mod keep_alive;
 mod kinds;
 mod node;
 mod outcome;
@@ -122,8 +124,21 @@ pub fn reproduce(grid: TorporGrid) -> TorporReport {
         "10",
         "",
         &of(160),
-        &[Variant::Native, Variant::Torpor, Variant::Sharing],
+        &[
+            Variant::Native,
+            Variant::InflessKa,
+            Variant::Torpor,
+            Variant::Sharing,
+        ],
     );
+    for lifespan_percent in [50, 90, 95] {
+        let setting = NodeSetting {
+            lifespan_percent,
+            ..of(160)
+        };
+        let case = format!("lifespan of {lifespan_percent} %");
+        add("10", &case, &setting, &[Variant::InflessKa]);
+    }
     let parts = [
         Variant::Random,
         Variant::Fifo,
@@ -192,6 +207,7 @@ impl TorporGrid {
             memory_mb: self.memory_mb,
             links: Links::Pairs,
             shared_permille: 0,
+            lifespan_percent: 99,
             slo_us: [80_000, 200_000],
             seconds: self.seconds,
             seed: self.seed,
@@ -222,9 +238,10 @@ fn cluster(node: &NodeSetting, functions: u32, variant: Variant) -> TorporRun {
 /// Runs one policy on one node.
 pub fn simulate(setting: &NodeSetting, variant: Variant) -> NodeOutcome {
     let requests = setting.requests();
-    let records = match variant.policy() {
-        None => bound::run(setting, &requests, WHOLE_MB, variant == Variant::Native),
-        Some(policy) => {
+    let records = match (variant, variant.policy()) {
+        (Variant::InflessKa, _) => keep_alive::run(setting, &requests, WHOLE_MB),
+        (_, None) => bound::run(setting, &requests, WHOLE_MB, variant == Variant::Native),
+        (_, Some(policy)) => {
             let (topology, models) = (setting.topology(), setting.models());
             let engine = Engine {
                 scheduler: GpuScheduler::new(policy, topology.clone(), models.clone()),

@@ -55,6 +55,8 @@ pub struct NodeSetting {
     pub links: Links,
     /// Part of a model's bytes that all functions of its kind share, in thousandths.
     pub shared_permille: u64,
+    /// Lifespan of an idle container of INFless-KA: this percentile of the times between its requests.
+    pub lifespan_percent: u64,
     /// SLO of vision models and of Bert-qa, in microseconds.
     pub slo_us: [u64; 2],
     /// Length in seconds. The first tenth does not count.

@@ -9,6 +9,8 @@ use tetris_scaler_dispatch::gpu::{GpuPolicy, SharingRules, TorporRules};
 pub enum Variant {
     /// Containers bound to GPUs.
     Native,
+    /// Containers bound to GPUs, which go after a lifespan without a request.
+    InflessKa,
     /// Models bound to GPUs.
     NonSwap,
     /// Requests in their order, any idle GPU, loads from the host, least recently used model out.
@@ -32,6 +34,7 @@ impl Variant {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Native => "Native",
+            Self::InflessKa => "INFless-KA",
             Self::NonSwap => "NonSwap",
             Self::SimpleSwap => "SimpleSwap",
             Self::Fifo => "Torpor-FIFO",
@@ -54,7 +57,7 @@ impl Variant {
             }))
         };
         match self {
-            Self::Native | Self::NonSwap => None,
+            Self::Native | Self::InflessKa | Self::NonSwap => None,
             Self::SimpleSwap => torpor(false, false, false),
             Self::Fifo => torpor(false, true, true),
             Self::Random => torpor(true, false, true),

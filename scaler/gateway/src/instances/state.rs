@@ -9,8 +9,9 @@ use tetris_scaler_dispatch::{
 };
 use tokio::sync::oneshot;
 
-use super::{Endpoint, EndpointLoad, Instance, Refusal};
+use crate::endpoint::{Endpoint, EndpointLoad, Instance};
 use crate::pool::Pool;
+use crate::refusal::Refusal;
 
 /// An instance that was given to a request.
 #[derive(Debug)]

@@ -3,10 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::queue::FunctionQueue;
+use super::shared::SharedQueue;
+use super::state::State;
+
+/// Lets the timer know of a request that waits, and starts it if none runs.
+pub(super) fn wake(queue: &Arc<SharedQueue>, state: &mut State) {
+    if !state.starts_timer() {
+        queue.changed.notify_one();
+        return;
+    }
+    let timer = run(Arc::clone(queue));
+    match &queue.runtime {
+        Some(runtime) => drop(runtime.spawn(timer)),
+        None => drop(tokio::spawn(timer)),
+    }
+}
 
 /// Runs until no request waits.
-pub(super) async fn run(queue: Arc<FunctionQueue>) {
+async fn run(queue: Arc<SharedQueue>) {
     loop {
         let now_us = queue.now_us();
         let next_us = {

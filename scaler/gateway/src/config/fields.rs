@@ -1,0 +1,42 @@
+//! Checks of single fields. Their errors name the field.
+
+use std::net::SocketAddr;
+
+use tetris_scaler_core::Slo;
+
+/// Checks a number.
+pub(super) fn least(field: &str, found: u64, least: u64) -> Result<(), String> {
+    if found >= least {
+        return Ok(());
+    }
+    Err(format!("{field} is {found}, expected at least {least}"))
+}
+
+/// Checks a name that stands in a path as it is.
+pub(super) fn name(field: &str, found: &str) -> Result<(), String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if !found.is_empty() && found.bytes().all(allowed) {
+        return Ok(());
+    }
+    Err(format!(
+        "{field} is \"{found}\", expected a name of letters, digits, `-`, `_` and `.`"
+    ))
+}
+
+/// Objective of a latency in milliseconds.
+pub(super) fn slo(field: &str, slo_ms: u64) -> Result<Slo, String> {
+    let slo = Slo::try_from_us(slo_ms.saturating_mul(1_000));
+    slo.map_err(|error| format!("{field}: {error}"))
+}
+
+/// Checks that an address is not among those `before` it.
+pub(super) fn listed_once(
+    field: &str,
+    address: SocketAddr,
+    before: impl IntoIterator<Item = SocketAddr>,
+) -> Result<(), String> {
+    if before.into_iter().any(|one| one == address) {
+        return Err(format!("{field} is {address} again; list each one once"));
+    }
+    Ok(())
+}
