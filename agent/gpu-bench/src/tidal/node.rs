@@ -18,7 +18,8 @@ use crate::model::{BenchModel, make, shapes};
 use crate::role::serve::{arena, executor};
 use crate::timeout::LONG;
 
-const CHUNK_BYTES: u64 = 2 << 20;
+/// So long that the model's tensors, of up to 12 MiB, fill chunks with little waste.
+const CHUNK_BYTES: u64 = 16 << 20;
 const GROUP_BYTES: u64 = 256 << 10;
 
 /// A store with a model, and as many other bytes that take its place on a device.
