@@ -62,6 +62,9 @@ impl Request {
             let given = answer.inspect_err(|_| self.ended = true)?;
             let reason = match order(&given).await {
                 Ok(()) => {
+                    if given.load.is_some() {
+                        self.pool.ordered(given.executor.gpu);
+                    }
                     return Ok(GpuGrant {
                         endpoint: Arc::clone(&given.executor.endpoint),
                         waited: Duration::from_micros(given.waited_us),

@@ -46,7 +46,7 @@ impl State {
         if known.needs_parts {
             known.executor.changed.notify_one();
         }
-        let is_old = known.changes != question.changes;
+        let is_old = known.changes != question.changes || self.has_orders(gpu);
         if is_old || known.needs_parts || !known.listed || known.pause_until_us > now_us {
             return Vec::new();
         }

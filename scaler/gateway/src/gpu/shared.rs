@@ -59,6 +59,11 @@ impl SharedPool {
         self.unload(moved);
     }
 
+    /// Notes that an executor has taken the orders for its request.
+    pub(super) fn ordered(&self, gpu: GpuId) {
+        self.lock().ordered(gpu);
+    }
+
     /// Lets a request wait again that its executor did not get.
     pub(super) fn give_back(
         &self,

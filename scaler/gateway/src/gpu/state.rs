@@ -63,6 +63,8 @@ pub(super) struct Known {
     /// Number of changes that the gateway made. A page that was asked for before the last one does not
     /// tell what is in the memory.
     pub changes: u64,
+    /// Request whose orders it was not yet seen to take. Meanwhile no page tells what is in the memory.
+    pub orders_for: Option<RequestId>,
     pub uuid: Option<String>,
     pub bytes_per_s: Option<u64>,
     pub links: Vec<(String, u64)>,
@@ -115,6 +117,7 @@ impl State {
         self.executors.push(Known {
             executor: Arc::clone(&executor),
             changes: 0,
+            orders_for: None,
             uuid: None,
             bytes_per_s: None,
             links: Vec::new(),
@@ -202,6 +205,11 @@ impl State {
             waited_us: now_us.saturating_sub(assignment.request.arrived_us),
             load: self.load(assignment),
         });
+        if assignment.load.is_some()
+            && let Some(known) = self.executors.get_mut(gpu.0 as usize)
+        {
+            known.orders_for = Some(id);
+        }
         let held = self.requests.get_mut(&id);
         let place = held.map(|held| std::mem::replace(&mut held.place, Place::Running(gpu)));
         let taken = match (place, given) {
@@ -228,6 +236,22 @@ impl State {
             evicted: evicted.map(|&id| self.models.name(id).to_owned()).collect(),
             model: self.models.name(assignment.request.model).to_owned(),
         })
+    }
+
+    /// Notes that an executor has taken the orders for its request.
+    pub(super) fn ordered(&mut self, gpu: GpuId) {
+        if let Some(known) = self.executors.get_mut(gpu.0 as usize) {
+            known.orders_for = None;
+        }
+        self.changed(gpu);
+    }
+
+    /// Returns true if the executor may not have taken the orders for its request.
+    pub(super) fn has_orders(&self, gpu: GpuId) -> bool {
+        let known = self.executors.get(gpu.0 as usize);
+        let orders_for = known.and_then(|known| known.orders_for);
+        let running = self.scheduler.running(gpu).map(|request| request.id);
+        orders_for.is_some() && orders_for == running
     }
 
     /// Notes a change of a GPU by the gateway, and asks for its page.
