@@ -40,6 +40,9 @@ pub struct World {
     pub ended: BTreeSet<u64>,
     pub draining: BTreeSet<u64>,
     pub instances: BTreeMap<u64, Capacity>,
+    /// Longest latency and longest wait for a batch that an instance ever had: requests join a batch that began under
+    /// an earlier capacity.
+    slowest: BTreeMap<u64, (u64, u64)>,
     /// Requests whose instance was removed meanwhile.
     pub orphans: BTreeSet<u64>,
     next: u64,
@@ -56,6 +59,7 @@ impl World {
             ended: BTreeSet::new(),
             draining: BTreeSet::new(),
             instances: BTreeMap::new(),
+            slowest: BTreeMap::new(),
             orphans: BTreeSet::new(),
             next: 0,
         }
@@ -66,6 +70,9 @@ impl World {
             .add_instance(self.now_us, InstanceId(id), capacity);
         self.draining.remove(&id);
         self.instances.insert(id, capacity);
+        let slowest = self.slowest.entry(id).or_default();
+        slowest.0 = slowest.0.max(capacity.latency_us);
+        slowest.1 = slowest.1.max(capacity.batch_wait_us);
     }
 
     pub fn drain(&mut self, id: u64) {
@@ -79,6 +86,7 @@ impl World {
         self.dispatcher.remove_instance(InstanceId(id));
         self.draining.remove(&id);
         self.instances.remove(&id);
+        self.slowest.remove(&id);
         let its = self.in_flight.iter().filter(|(_, (at, _))| *at == id);
         self.orphans.extend(its.map(|(&request, _)| request));
     }
@@ -153,14 +161,13 @@ impl World {
     /// Longest time until the result of a request on an instance that has room: it waits for a batch to
     /// start and for another one to end, and the instance is as slow as it can be.
     fn longest_us(&self, instance: u64) -> u64 {
-        let one = self.instances[&instance];
+        let (latency_us, batch_wait_us) = self.slowest[&instance];
         let slowdown = self
             .dispatcher
             .instances()
             .find(|of| of.instance.0 == instance);
         let slowdown = slowdown.map_or(1_000, |of| of.slowdown_permille);
-        let latency_us = one.latency_us * slowdown / 1_000;
-        3 * latency_us + one.batch_wait_us
+        3 * (latency_us * slowdown / 1_000) + batch_wait_us
     }
 
     pub fn complete(&mut self, id: u64, outcome: Outcome) {
