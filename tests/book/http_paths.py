@@ -36,5 +36,7 @@ def routes(file: str) -> set[str]:
     """Paths in the routers of one source."""
     source = (ROOT / file).read_text()
     constants = dict(CONSTANT.findall(source))
-    # A variable is a part of paths, and the page has it in braces as a formatted text does.
-    return {literal or constants.get(name, f"{{{name}}}") for literal, name in ROUTE.findall(source)}
+    # A variable is a part of paths, and the page has it in braces as a formatted text does. Braces of a path itself are
+    # double there.
+    found = {literal or constants.get(name, f"{{{name}}}") for literal, name in ROUTE.findall(source)}
+    return {path.replace("{{", "{").replace("}}", "}") for path in found}

@@ -167,7 +167,9 @@ class ReferenceTest(unittest.TestCase):
 
     def test_routes_are_found_in_rust_and_python(self):
         self.assertIn("/mutate/namespace", http_paths.routes("deploy/webhook/src/http/mod.rs"))
-        self.assertIn("{prefix}/infer", http_paths.routes("scaler/instance/src/tetris_instance/app.py"))
+        self.assertIn("{prefix}/infer", http_paths.routes("scaler/instance/src/tetris_instance/protocol.py"))
+        executor = http_paths.routes("scaler/instance/src/tetris_instance/executor/app.py")
+        self.assertIn("{repository}/models/{name}/load", executor)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ use crate::model::{BenchModel, make, shapes};
 use crate::role::serve::{arena, executor};
 use crate::timeout::LONG;
 
-/// So long that the model's tensors, of up to 12 MiB, fill chunks with little waste.
+/// Length of a chunk, so large that the model's tensors, of up to 12 MiB, fill chunks with little waste.
 const CHUNK_BYTES: u64 = 16 << 20;
 const GROUP_BYTES: u64 = 256 << 10;
 
