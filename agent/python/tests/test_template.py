@@ -16,7 +16,7 @@ from tetris._device.template import VARIABLE, wanted
 
 torch = pytest.importorskip("torch")
 
-from tetris.torch import load_file
+import tetris.torch
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_other_values_are_told(text: str) -> None:
 
 
 def loaded(path: Path, device: str = "simulated") -> None:
-    tensors = load_file(path, device=device)
+    tensors = tetris.torch.load_file(path, device=device)
     assert tensors["layer.3"].numpy().tobytes() == stored("U8", [MIB], seed=3).data
 
 

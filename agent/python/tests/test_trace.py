@@ -10,6 +10,7 @@ from pathlib import Path
 
 import model_files
 import pytest
+import tetris.torch
 import torch
 from gpu_mirror import Mirror
 from model_files import floats
@@ -17,8 +18,9 @@ from safetensors.torch import save_file
 from tetris import _order
 from tetris._order import OrderError, add_to_trace, order_for, read_trace, trace_for
 from tetris._trace import LAST, Origins, Phase, Trace, Use
-from tetris.torch import is_mirrored, load_file, load_model, record_initialization, record_order
+from tetris.torch import is_mirrored, record_initialization, record_order
 
+# Functions of tetris.torch that load are not imported by name: unpatching replaces those by what safetensors has.
 NAMES = ["a", "b", "c", "d"]
 
 
@@ -180,7 +182,7 @@ def net_file(tmp_path: Path) -> Path:
 
 def build(path: Path, request: int) -> Net:
     net = Net()
-    load_model(net, path)
+    tetris.torch.load_model(net, path)
     with torch.no_grad():
         net.head.weight.copy_(torch.full((8, 8), float(request)))
         net.merged.weight.add_(request)
@@ -226,11 +228,13 @@ def test_dynamic_tensors_are_private_on_a_device(net_file: Path, store: Path, mi
     for request in (1, 2):
         with record_initialization(net_file) as recorded:
             recorded.module = build(net_file, request)
-    loaded = load_file(net_file, device="simulated")
+    loaded = tetris.torch.load_file(net_file, device="simulated")
     assert {name for name, tensor in loaded.items() if is_mirrored(tensor)} == {"base.weight"}
     # In place, as the initialization that was recorded: an error on a device without copies.
     loaded["merged.weight"].add_(1)
     net = Net()
-    load_model(net, net_file, device="simulated")
+    tetris.torch.load_model(net, net_file, device="simulated")
     assert is_mirrored(net.base.weight) and not is_mirrored(net.head.weight)
-    assert all(is_mirrored(tensor) for tensor in load_file(net_file, device="simulated", private=False).values())
+    assert all(
+        is_mirrored(tensor) for tensor in tetris.torch.load_file(net_file, device="simulated", private=False).values()
+    )
