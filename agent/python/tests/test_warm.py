@@ -46,6 +46,8 @@ def test_a_process_does_one_job_and_leaves_nothing_to_the_next(pool: Pool) -> No
 
 
 def test_so_many_are_ready_and_again_after_a_job(pool: Pool) -> None:
+    pool.wait()
+    assert pool.ready > 0
     eventually(lambda: pool.ready == 2)
     assert pool.private_bytes > 0
     jobs = [pool.run("warm_jobs:seen", "x") for _ in range(3)]
@@ -84,6 +86,8 @@ def test_what_cannot_become_ready_is_told_each_time() -> None:
         for _ in range(2):
             with pytest.raises(WarmError, match="no kernels here"):
                 pool.run("warm_jobs:seen", "x")
+            with pytest.raises(WarmError, match="no kernels here"):
+                pool.wait()
         assert pool.ready == 0
 
 

@@ -139,6 +139,15 @@ class Pool:
         with self._changed:
             return sum(nbytes for _, _, nbytes in self._ready)
 
+    def wait(self) -> None:
+        """Wait until a process is ready.
+
+        Raises:
+            WarmError: None becomes ready, or the pool is closed.
+        """
+        with self._changed:
+            self._await_ready()
+
     def run(self, target: str, *arguments: Any, environment: Mapping[str, str] | None = None) -> Job:
         """Run a function in a ready process, or wait for one.
 
@@ -152,19 +161,10 @@ class Pool:
             ValueError: The target is not of this form.
         """
         _parts(target)
-        end = time.monotonic() + READY_S
         with self._changed:
             self._awaited += 1
-            self._failure = None
-            self._changed.notify_all()
             try:
-                while not self._ready:
-                    if self._closed:
-                        raise WarmError("the pool is closed")
-                    if self._failure is not None:
-                        raise WarmError(f"no process becomes ready: {self._failure}")
-                    if not self._changed.wait(end - time.monotonic()):
-                        raise WarmError(f"no process became ready within {READY_S:.0f} s")
+                self._await_ready()
                 process, connection, _ = self._ready.popleft()
             finally:
                 self._awaited -= 1
@@ -193,6 +193,19 @@ class Pool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _await_ready(self) -> None:
+        """Wait for the first ready process, with the lock held. What failed before is tried again."""
+        end = time.monotonic() + READY_S
+        self._failure = None
+        self._changed.notify_all()
+        while not self._ready:
+            if self._closed:
+                raise WarmError("the pool is closed")
+            if self._failure is not None:
+                raise WarmError(f"no process becomes ready: {self._failure}")
+            if not self._changed.wait(end - time.monotonic()):
+                raise WarmError(f"no process became ready within {READY_S:.0f} s")
 
     def _wants(self) -> bool:
         if self._failure is not None:

@@ -7,6 +7,7 @@ shapes, so that the device's kernels are loaded. Samples take turns.
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -30,8 +31,6 @@ DEVICE = "TETRIS_BENCH_WARMTH_DEVICE"
 
 def infer() -> int:
     """Returns the first token of a decoder, on the device that the environment names."""
-    import os
-
     import torch
 
     from .engines.models import Shape
@@ -52,22 +51,18 @@ def prepare() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns 1 if the ways gave different tokens."""
-    import os
-
     options = _parser().parse_args(arguments)
     os.environ[DEVICE] = options.device
     modules = ["torch", *options.modules]
-    on_gpu = options.device.startswith("cuda")
+    # As `python -m` runs it, this module is not the one that processes import.
+    name = f"{__package__}.warmth"
     settings: dict[str, dict[str, Any]] = {
         MODULES: {},
         CONTEXT: {"device": options.device},
-        KERNELS: {"device": options.device, "prepare": f"{__name__}:prepare"},
+        KERNELS: {"device": options.device, "prepare": f"{name}:prepare"},
     }
-    if not on_gpu:
+    if not options.device.startswith("cuda"):
         del settings[CONTEXT]
-    # As `python -m` runs it, this module is not the one that processes import.
-    name = f"{__package__}.warmth"
-    settings[KERNELS]["prepare"] = f"{name}:prepare"
     cold = f"import {', '.join(modules)}; from {name} import infer; print(infer())"
 
     def fresh() -> int:
@@ -85,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ways += [(way, lambda pool=pool: pool.run(f"{name}:infer").result(600)) for way, pool in pools.items()]  # type: ignore[misc]
             order.shuffle(ways)
             for way, take in ways:
-                while any(pool.ready < 1 for pool in pools.values()):
-                    time.sleep(0.05)
+                for pool in pools.values():
+                    pool.wait()
                 private |= {other: pool.private_bytes for other, pool in pools.items()}
                 begun = time.perf_counter()
                 tokens.add(take())

@@ -52,18 +52,17 @@ def first_token(decoder: torch.nn.Module, ids: torch.Tensor) -> int:
 def write(path: Path, shape: Shape, seed: int, device: str) -> int:
     """Writes the weights of a decoder in the order of their use; returns their bytes."""
     generator = torch.Generator(device).manual_seed(seed)
+    sizes = [(name, tuple(tensor.shape)) for name, tensor in module(shape).state_dict().items()]
 
-    def weights() -> Iterator[tuple[str, tuple[int, ...], torch.Tensor]]:
-        for name, tensor in module(shape).state_dict().items():
-            size = tuple(tensor.shape)
+    def weights() -> Iterator[torch.Tensor]:
+        for name, size in sizes:
             if len(size) == 1:
-                yield name, size, torch.ones(size, dtype=DTYPE, device=device)
+                yield torch.ones(size, dtype=DTYPE, device=device)
                 continue
             values = torch.randn(size, dtype=DTYPE, device=device, generator=generator)
-            yield name, size, values.div_(math.sqrt(size[-1]) if "embed" not in name else math.sqrt(HEAD))
+            yield values.div_(math.sqrt(HEAD if "embed" in name else size[-1]))
 
-    sizes = [(name, tuple(tensor.shape)) for name, tensor in module(shape).state_dict().items()]
-    return _write(path, sizes, DTYPE, (values for _, _, values in weights()))
+    return _write(path, sizes, DTYPE, weights())
 
 
 def write_bytes(path: Path, length: int, seed: int, device: str) -> None:

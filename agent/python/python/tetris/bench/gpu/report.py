@@ -21,7 +21,6 @@ def _start(one: dict[str, Any]) -> dict[str, Any]:
     medians = {way: stats.median(samples) for way, samples in one["ways"].items()}
     ours = medians.get(starts.COLD)
     warm = medians.get(starts.WARM)
-    prefix = medians.get(starts.PREFIX)
     others = (starts.PINNED, starts.FILE, starts.RUN_AI)
     return {
         "model": one["model"],
@@ -31,8 +30,6 @@ def _start(one: dict[str, Any]) -> dict[str, Any]:
         "over_cold": {way: seconds / ours for way, seconds in medians.items() if ours and seconds and way in others},
         "over_warm": {way: seconds / warm for way, seconds in medians.items() if warm and seconds},
         "prefix_share": one["prefix_bytes"] / one["bytes"],
-        # Equation (1): what is not kept arrives during the inference, so the start is as long as a warm one.
-        "prefix_over_predicted": prefix / warm if prefix and warm else None,
         "answers": one["answers"],
         "missing": one["missing"],
     }

@@ -5,8 +5,7 @@ Process, context and kernels are ready in all ways; modules without weights, too
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,7 @@ def measure(
     node.empty_cache()
     say(f"{name}: publishing")
     model, nbytes, _ = swaps.brought(node, path)
-    with _record(path, shape):
-        pass
+    _record(path, shape)
     node.settle()
     try:
         return [_one(node, name, path, shape, count, rounds, model, nbytes, say) for count in counts]
@@ -51,13 +49,11 @@ def measure(
         path.unlink()
 
 
-@contextmanager
-def _record(path: Path, shape: Shape) -> Iterator[None]:
+def _record(path: Path, shape: Shape) -> None:
     """Records the order of first uses, on a device without memory."""
     decoder = models.module(shape)
     with tetris.torch.record_order(decoder, path), torch.inference_mode():
         decoder(torch.empty((1, 4), dtype=torch.long, device="meta"))
-    yield
 
 
 def _one(
