@@ -401,7 +401,7 @@ impl Agent {
     }
 
     /// Counts a load of the model at `path`, and logs the first that shares, and the first that does not.
-    fn count(&self, report: &LoadReport, private_bytes: u64, path: Option<&Path>) {
+    pub(crate) fn count(&self, report: &LoadReport, private_bytes: u64, path: Option<&Path>) {
         let inner = &self.inner;
         let model = path.unwrap_or(Path::new("")).display();
         let shared = report.bytes_shared + report.bytes_new;

@@ -47,6 +47,7 @@ mod backing;
 mod derive;
 mod detached;
 mod error;
+mod known_model;
 mod layout;
 mod load;
 mod loaded_file;

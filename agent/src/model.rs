@@ -1,6 +1,6 @@
 //! A loaded model: tensors by name, over memory that is shared where it can be.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -37,37 +37,14 @@ impl Model {
     /// Joins the files of a model. `weight_map` says which file a tensor is to come from.
     pub(crate) fn new(
         parts: Vec<LoadedFile>,
-        weight_map: Option<&std::collections::BTreeMap<String, PathBuf>>,
+        weight_map: Option<&BTreeMap<String, PathBuf>>,
     ) -> Result<Self, LoadError> {
         let mut model = Self {
-            order: Vec::with_capacity(parts.iter().map(|part| part.entries.len()).sum()),
+            order: file_order(&parts, weight_map)?,
             parts: Vec::new(),
             by_name: OnceLock::new(),
             report: LoadReport::default(),
         };
-        let several = parts.len() > 1;
-        let mut first: HashMap<&str, &Path> = HashMap::new();
-        for (p, part) in parts.iter().enumerate() {
-            for (t, entry) in part.entries.iter().enumerate() {
-                if several {
-                    let named = weight_map.and_then(|map| map.get(&entry.name));
-                    if named.is_some_and(|file| *file != part.path) {
-                        continue;
-                    }
-                    if let Some(first) = first.insert(&entry.name, &part.path) {
-                        return Err(LoadError::DuplicateTensor {
-                            name: entry.name.clone(),
-                            first: first.to_owned(),
-                            second: part.path.clone(),
-                        });
-                    }
-                }
-                model.order.push((p as u32, t as u32));
-            }
-        }
-        if let Some(map) = weight_map {
-            require_all(map, &parts)?;
-        }
         for part in &parts {
             model.report.add(part.report.clone());
         }
@@ -191,11 +168,41 @@ impl Model {
     }
 }
 
-/// Every tensor that the index names must be in the file that it names.
-fn require_all(
-    map: &std::collections::BTreeMap<String, PathBuf>,
+/// File and index of each tensor of a model of several files, in file order. `weight_map` says which file
+/// a tensor is to come from.
+pub(crate) fn file_order(
     parts: &[LoadedFile],
-) -> Result<(), LoadError> {
+    weight_map: Option<&BTreeMap<String, PathBuf>>,
+) -> Result<Vec<(u32, u32)>, LoadError> {
+    let mut order = Vec::with_capacity(parts.iter().map(|part| part.entries.len()).sum());
+    let several = parts.len() > 1;
+    let mut first: HashMap<&str, &Path> = HashMap::new();
+    for (p, part) in parts.iter().enumerate() {
+        for (t, entry) in part.entries.iter().enumerate() {
+            if several {
+                let named = weight_map.and_then(|map| map.get(&entry.name));
+                if named.is_some_and(|file| *file != part.path) {
+                    continue;
+                }
+                if let Some(first) = first.insert(&entry.name, &part.path) {
+                    return Err(LoadError::DuplicateTensor {
+                        name: entry.name.clone(),
+                        first: first.to_owned(),
+                        second: part.path.clone(),
+                    });
+                }
+            }
+            order.push((p as u32, t as u32));
+        }
+    }
+    if let Some(map) = weight_map {
+        require_all(map, parts)?;
+    }
+    Ok(order)
+}
+
+/// Every tensor that the index names must be in the file that it names.
+fn require_all(map: &BTreeMap<String, PathBuf>, parts: &[LoadedFile]) -> Result<(), LoadError> {
     let have: std::collections::HashSet<(&str, &Path)> = parts
         .iter()
         .flat_map(|part| {

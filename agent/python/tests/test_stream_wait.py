@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 from tetris._device import module as device_module
-from tetris._device.module import Arriving, named_tensors
+from tetris._device.module import Arriving
+from tetris._device.slots import Slots
 from tetris._device.stream_wait import StreamWaits
 from tetris.errors import GpuUnavailableError
 
@@ -92,13 +93,14 @@ class Bench:
         self.errors: list[str] = []
         self.kernels = 0
         self.net = Net(self._kernel)
-        self.names = [name for name, _ in named_tensors(self.net)]
+        slots = Slots(self.net)
+        self.names = [name for name, _ in slots.items()]
         self.model = Model(self.names, self.streams)
         waits: Any = StreamWaits(self.model, lambda: self.current)  # type: ignore[arg-type]
         monkeypatch.setattr(device_module.StreamWaits, "of", lambda model: waits)
         self.copied: list[object] = []
         monkeypatch.setattr(Arriving, "_copy", lambda of, error: self.copied.append(error))
-        self.arriving = Arriving(self.net, self.model, "model.safetensors", set(self.names))  # type: ignore[arg-type]
+        self.arriving = Arriving(self.net, slots, self.model, "model.safetensors", self.names)  # type: ignore[arg-type]
 
     def _kernel(self, name: str) -> None:
         def run() -> bool:

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use tetris_gpu_mirror::client::ClientError;
 use tetris_gpu_mirror::memory::MemoryError;
+use tetris_gpu_mirror::protocol::Reason;
 use thiserror::Error;
 
 use super::Target;
@@ -79,4 +80,11 @@ pub enum DeviceError {
     /// A thread could not be started.
     #[error("cannot watch over a model's arrival: {0}")]
     Thread(#[source] io::Error),
+}
+
+impl DeviceError {
+    /// True if the mirror's store does not have all objects of the model.
+    pub(super) fn is_for_missing_objects(&self) -> bool {
+        matches!(self, Self::Mirror(ClientError::Refused(refused)) if refused.reason == Reason::MISSING)
+    }
 }

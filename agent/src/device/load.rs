@@ -19,6 +19,7 @@ use super::{
 };
 use crate::Agent;
 use crate::detached::{DetachedTensor, Region};
+use crate::known_model::{KnownModel, StoredTensor};
 use crate::report::LoadReport;
 
 /// Maximum number of objects that one connection requests.
@@ -49,18 +50,41 @@ impl Registry {
         options: &DeviceOptions,
         most: usize,
     ) -> Result<DeviceModel, DeviceError> {
+        // The mirror takes objects, of however small a file.
+        let through_store = options.host.clone().with_min_shared_bytes(0);
+        // The mirror has a known model, or copies it, without a mapping of its objects here.
+        if let Some(known) = agent.known_model(path, &through_store)
+            && let Some(lease) = self.known_lease(agent, options, &known, most)?
+        {
+            agent.count(&known.report, 0, Some(path));
+            return Ok(model(known.tensors, known.metadata, known.report, lease));
+        }
         // Checks for a mirror before anything is read. The load into the store may take long, and
         // the mirror does not keep an idle connection.
         let socket = mirror(agent, options)?;
-        // The mirror takes objects, of however small a file.
-        let through_store = options.host.clone().with_min_shared_bytes(0);
         let host = agent.load_with(path, &through_store)?;
         let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let metadata = host.metadata().map(own).collect();
-        let (tensors, report) = host.detach();
-        let lease = self.lease(socket, options, &tensors, &report, most)?;
-        let tensors = tensors.iter().map(|tensor| placed(tensor, &lease));
-        Ok(DeviceModel::new(tensors.collect(), metadata, report, lease))
+        let (host, report) = host.detach();
+        let tensors: Vec<_> = host.iter().map(StoredTensor::from).collect();
+        let lease = self.lease(socket, options, &tensors, host, &report, most)?;
+        Ok(model(tensors, metadata, report, lease))
+    }
+
+    /// A lease of a known model; `None` if objects of it are not in the store any more.
+    fn known_lease(
+        &self,
+        agent: &Agent,
+        options: &DeviceOptions,
+        known: &KnownModel,
+        most: usize,
+    ) -> Result<Option<Arc<Lease>>, DeviceError> {
+        let (tensors, report) = (&known.tensors, &known.report);
+        match self.lease(socket(agent)?, options, tensors, Vec::new(), report, most) {
+            Ok(lease) => Ok(Some(lease)),
+            Err(error) if error.is_for_missing_objects() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Maps memory of the store in device memory: the objects of a layout, derived tensors or
@@ -77,28 +101,24 @@ impl Registry {
         options: &DeviceOptions,
     ) -> Result<DeviceModel, DeviceError> {
         let socket = mirror(agent, options)?;
-        let tensors: Vec<_> = regions.iter().map(bytes_of).collect();
+        let host: Vec<_> = regions.iter().map(bytes_of).collect();
+        let tensors: Vec<_> = host.iter().map(StoredTensor::from).collect();
         let report = LoadReport {
             private_reason: Some("some of the bytes were never published".to_owned()),
             ..LoadReport::default()
         };
-        let lease = self.lease(socket, options, &tensors, &report, MOST)?;
-        let tensors = tensors.iter().map(|tensor| placed(tensor, &lease));
-        let report = LoadReport::default();
-        Ok(DeviceModel::new(
-            tensors.collect(),
-            Vec::new(),
-            report,
-            lease,
-        ))
+        let lease = self.lease(socket, options, &tensors, host, &report, MOST)?;
+        Ok(model(tensors, Vec::new(), LoadReport::default(), lease))
     }
 
-    /// A lease of the tensors' objects: one that this process has, or a new one.
+    /// A lease of the tensors' objects: one that this process has, or a new one. It keeps `host` until all
+    /// of them have arrived.
     fn lease(
         &self,
         socket: PathBuf,
         options: &DeviceOptions,
-        tensors: &[DetachedTensor],
+        tensors: &[StoredTensor],
+        host: Vec<DetachedTensor>,
         report: &LoadReport,
         most: usize,
     ) -> Result<Arc<Lease>, DeviceError> {
@@ -114,7 +134,7 @@ impl Registry {
             objects: &objects,
         };
         let wanted = split::wanted(&objects, tensors, &options.order, options.wait, most);
-        let lease = asked.lease(&wanted, tensors.to_vec())?;
+        let lease = asked.lease(&wanted, host)?;
         Ok(self.enter(key, lease, options.keep))
     }
 }
@@ -142,11 +162,16 @@ fn bytes_of(region: &Arc<Region>) -> DetachedTensor {
     }
 }
 
-/// A tensor at the address of its object.
-fn placed(tensor: &DetachedTensor, lease: &Arc<Lease>) -> DeviceTensor {
-    let object = tensor.region.as_ref().and_then(|region| region.object());
-    let place = object.map(|object| (object.id, tensor.offset as u64));
-    DeviceTensor::new(tensor, place, Arc::clone(lease))
+/// Tensors at the addresses of their objects.
+fn model(
+    tensors: Vec<StoredTensor>,
+    metadata: Vec<(String, String)>,
+    report: LoadReport,
+    lease: Arc<Lease>,
+) -> DeviceModel {
+    let tensors = tensors.into_iter();
+    let tensors = tensors.map(|tensor| DeviceTensor::new(tensor, Arc::clone(&lease)));
+    DeviceModel::new(tensors.collect(), metadata, report, lease)
 }
 
 /// A request for a model.

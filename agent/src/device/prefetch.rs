@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tetris_gpu_mirror::client::{Prefetched, Wanted};
+use tetris_gpu_mirror::client::{Client, Prefetched, Wanted};
+use tetris_gpu_mirror::memory::DeviceUuid;
 use tetris_store_layout::Digest;
 
 use super::describe::identity;
@@ -15,7 +16,9 @@ use super::named::NamedModel;
 use super::status::any;
 use super::{DEFAULT_TIMEOUT, DeviceError, Registry, split};
 use crate::Agent;
+use crate::known_model::StoredTensor;
 use crate::options::LoadOptions;
+use crate::report::LoadReport;
 
 /// Longest time until a close is noticed while bytes are on their way.
 const SLICE: Duration = Duration::from_millis(20);
@@ -104,11 +107,7 @@ impl Registry {
         path: impl AsRef<Path>,
         options: PrefetchOptions,
     ) -> Result<Prefetch, DeviceError> {
-        let (mut client, _) = any(agent, options.timeout)?;
-        if options.device.is_some() {
-            identity(&mut client, options.device)?;
-        }
-        drop(client);
+        let first = connected(agent, &options)?;
         let shared = Arc::new(Shared {
             known: Mutex::new(Known {
                 state: PrefetchState::Loading,
@@ -127,6 +126,7 @@ impl Registry {
             path: path.as_ref().to_owned(),
             options,
             shared: Arc::clone(&shared),
+            first: Some(first),
         };
         let thread = thread::Builder::new().name("tetris-prefetch".to_owned());
         thread
@@ -269,10 +269,25 @@ struct Job {
     path: PathBuf,
     options: PrefetchOptions,
     shared: Arc<Shared>,
+    /// The connection of the first request, if it can follow at once.
+    first: Option<(Client, Option<DeviceUuid>)>,
+}
+
+/// A connection, and the identity of the device, if one was named.
+fn connected(
+    agent: &Agent,
+    options: &PrefetchOptions,
+) -> Result<(Client, Option<DeviceUuid>), DeviceError> {
+    let (mut client, _) = any(agent, options.timeout)?;
+    let on = match options.device {
+        Some(number) => Some(identity(&mut client, Some(number))?),
+        None => None,
+    };
+    Ok((client, on))
 }
 
 impl Job {
-    fn run(self) {
+    fn run(mut self) {
         match self.held() {
             Ok(held) => self.shared.learn(|known| {
                 known.state = PrefetchState::Resident;
@@ -286,12 +301,34 @@ impl Job {
         }
     }
 
-    /// Brings the model to the device. Its objects stay referenced in the store meanwhile.
-    fn held(&self) -> Result<Vec<Prefetched>, DeviceError> {
+    /// Brings the model to the device.
+    fn held(&mut self) -> Result<Vec<Prefetched>, DeviceError> {
         let through_store = self.options.host.clone().with_min_shared_bytes(0);
+        if let Some(known) = self.agent.known_model(&self.path, &through_store) {
+            match self.bring(&known.tensors, &known.report) {
+                Err(error) if error.is_for_missing_objects() => {}
+                held => {
+                    self.agent.count(&known.report, 0, Some(&self.path));
+                    return held;
+                }
+            }
+        }
+        // The mirror does not keep an idle connection, and the load may take long.
+        self.first = None;
         let host = self.agent.load_with(&self.path, &through_store)?;
-        let (tensors, report) = host.detach();
-        let objects = split::objects(&tensors, &report)?;
+        // Its objects stay referenced in the store until they are on the device.
+        let (host, report) = host.detach();
+        let tensors: Vec<_> = host.iter().map(StoredTensor::from).collect();
+        self.bring(&tensors, &report)
+    }
+
+    /// Brings objects of the store to the device.
+    fn bring(
+        &mut self,
+        tensors: &[StoredTensor],
+        report: &LoadReport,
+    ) -> Result<Vec<Prefetched>, DeviceError> {
+        let objects = split::objects(tensors, report)?;
         let named = NamedModel::new(&objects, MOST)?;
         self.registry.name(&named);
         self.shared.learn(|known| {
@@ -300,7 +337,7 @@ impl Job {
             known.bytes_left = named.bytes;
         });
         let (order, wait) = (&self.options.order, self.options.wait);
-        let wanted = split::wanted(&objects, &tensors, order, wait, MOST);
+        let wanted = split::wanted(&objects, tensors, order, wait, MOST);
         let mut held: Vec<Prefetched> = Vec::with_capacity(wanted.len());
         for wanted in &wanted {
             let part = self.part(wanted, held.first())?;
@@ -311,14 +348,17 @@ impl Job {
     }
 
     /// Has a part admitted: on the device of the first one.
-    fn part(&self, wanted: &Wanted, first: Option<&Prefetched>) -> Result<Prefetched, DeviceError> {
+    fn part(
+        &mut self,
+        wanted: &Wanted,
+        first: Option<&Prefetched>,
+    ) -> Result<Prefetched, DeviceError> {
         self.shared.check()?;
-        let (mut client, _) = any(&self.agent, self.options.timeout)?;
-        let on = match (first, self.options.device) {
-            (Some(first), _) => Some(first.device()),
-            (None, Some(number)) => Some(identity(&mut client, Some(number))?),
-            (None, None) => None,
+        let (client, on) = match self.first.take() {
+            Some(connected) => connected,
+            None => connected(&self.agent, &self.options)?,
         };
+        let on = first.map(Prefetched::device).or(on);
         let hang_up = client.hang_up()?;
         let part = client.prefetch(on, wanted, &mut |waiting| {
             if self.shared.is_closed() {

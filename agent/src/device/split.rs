@@ -7,25 +7,22 @@ use tetris_gpu_mirror::client::{Wanted, WantedModel};
 use tetris_store_layout::{ObjectId, ObjectRef};
 
 use super::DeviceError;
-use crate::detached::DetachedTensor;
+use crate::known_model::StoredTensor;
 use crate::report::LoadReport;
 
 /// The objects of tensors, each once, in the order of the tensors.
 pub(super) fn objects(
-    tensors: &[DetachedTensor],
+    tensors: &[StoredTensor],
     report: &LoadReport,
 ) -> Result<Vec<ObjectRef>, DeviceError> {
     let mut seen = HashSet::new();
     let mut objects = Vec::new();
     let mut private = 0;
     for tensor in tensors {
-        let Some(region) = &tensor.region else {
-            continue;
-        };
-        match region.object() {
-            Some(object) if seen.insert(object.id) => objects.push(*object),
+        match tensor.place {
+            Some((object, _)) if seen.insert(object.id) => objects.push(object),
             Some(_) => {}
-            None => private += tensor.len as u64,
+            None => private += tensor.len,
         }
     }
     if private > 0 {
@@ -41,7 +38,7 @@ pub(super) fn objects(
 /// Divides the objects into requests of at most `most` objects, one for each connection.
 pub(super) fn wanted(
     objects: &[ObjectRef],
-    tensors: &[DetachedTensor],
+    tensors: &[StoredTensor],
     order: &[String],
     wait: Duration,
     most: usize,
@@ -63,14 +60,13 @@ pub(super) fn wanted(
 }
 
 /// Rank of each object's first use, as far as `order` gives it.
-fn first_used(tensors: &[DetachedTensor], order: &[String]) -> HashMap<ObjectId, usize> {
+fn first_used(tensors: &[StoredTensor], order: &[String]) -> HashMap<ObjectId, usize> {
     if order.is_empty() {
         return HashMap::new();
     }
-    let object = |tensor: &DetachedTensor| Some(tensor.region.as_ref()?.object()?.id);
     let by_name = tensors
         .iter()
-        .filter_map(|tensor| Some((tensor.name.as_str(), object(tensor)?)));
+        .filter_map(|tensor| Some((tensor.name.as_str(), tensor.place?.0.id)));
     let by_name: HashMap<&str, ObjectId> = by_name.collect();
     let mut first = HashMap::new();
     for (rank, name) in order.iter().enumerate() {

@@ -8,7 +8,7 @@ use tetris_store_layout::{Dtype, ObjectId, TensorId};
 
 use super::lease::Lease;
 use super::{DeviceError, Location};
-use crate::detached::DetachedTensor;
+use crate::known_model::StoredTensor;
 
 /// A tensor in device memory. It keeps its model there; clones share the memory.
 #[derive(Debug, Clone)]
@@ -24,18 +24,14 @@ pub struct DeviceTensor {
 }
 
 impl DeviceTensor {
-    pub(super) fn new(
-        tensor: &DetachedTensor,
-        place: Option<(ObjectId, u64)>,
-        lease: Arc<Lease>,
-    ) -> Self {
+    pub(super) fn new(tensor: StoredTensor, lease: Arc<Lease>) -> Self {
         Self {
-            name: tensor.name.clone(),
+            name: tensor.name,
             dtype: tensor.dtype,
-            shape: tensor.shape.clone(),
+            shape: tensor.shape,
             id: tensor.id,
-            len: tensor.len as u64,
-            place,
+            len: tensor.len,
+            place: tensor.place.map(|(object, offset)| (object.id, offset)),
             lease,
         }
     }

@@ -74,7 +74,11 @@ impl LoadContext<'_> {
 
     /// The reason not to share a file, if there is one. A file is kept whole only for callers that want
     /// it in the store.
-    fn not_worth_sharing(&self, source: &Source, kind: ManifestKind) -> Option<NotWorthSharing> {
+    pub(super) fn not_worth_sharing(
+        &self,
+        source: &Source,
+        kind: ManifestKind,
+    ) -> Option<NotWorthSharing> {
         match kind {
             ManifestKind::File => None,
             ManifestKind::Safetensors => NotWorthSharing::of(source, self.options),

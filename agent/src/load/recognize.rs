@@ -7,11 +7,11 @@ use super::context::SharedLoad;
 use crate::sidecar;
 
 /// A file with a manifest that may be its own.
-pub(super) struct KnownFile {
-    pub(super) id: ManifestId,
-    pub(super) manifest: Manifest,
+pub(crate) struct KnownFile {
+    pub(crate) id: ManifestId,
+    pub(crate) manifest: Manifest,
     /// The way it was recognized.
-    pub(super) recognized: Recognized,
+    pub(crate) recognized: Recognized,
 }
 
 /// The manifests that the file's identities are bound to, the surest first. The next identity is

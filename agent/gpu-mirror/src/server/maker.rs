@@ -58,7 +58,9 @@ impl<D: DeviceMemory> Maker<D> {
         while let Some(job) = self.next(jobs) {
             let next = match job {
                 Job::Free(released) => {
+                    let begun = Instant::now();
                     self.during(|| self.free(&released));
+                    tracing::debug!(device = %self.id, chunks = released.len(), took = ?begun.elapsed(), "released");
                     None
                 }
                 Job::Leave(tenant) => {
@@ -78,13 +80,13 @@ impl<D: DeviceMemory> Maker<D> {
         }
     }
 
-    /// Waits for the next job. Meanwhile makes spare chunks.
+    /// Waits for the next job. Meanwhile clears and makes spare chunks.
     fn next(&self, jobs: &Receiver<Job>) -> Option<Job> {
         loop {
             match jobs.try_recv() {
                 Ok(job) => return Some(job),
                 Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) if self.make_spare() => {}
+                Err(TryRecvError::Empty) if self.clear_spare() || self.make_spare() => {}
                 // More memory is free after another job, if at all.
                 Err(TryRecvError::Empty) => return jobs.recv().ok(),
             }
@@ -126,8 +128,12 @@ impl<D: DeviceMemory> Maker<D> {
         if self.core.give_up_unwanted(self.id, &load) {
             return None;
         }
+        let begun = Instant::now();
         match self.during(|| self.create(&load)) {
-            Ok(()) => Some(load),
+            Ok(()) => {
+                tracing::debug!(device = %self.id, load = load.number, took = ?begun.elapsed(), "chunks are there");
+                Some(load)
+            }
             Err(error) => {
                 self.core.fail(self.id, &load, &error.into());
                 self.core.check(self.id, &self.device);
@@ -157,15 +163,42 @@ impl<D: DeviceMemory> Maker<D> {
         }
     }
 
-    /// Keeps a chunk without objects as a spare, or returns it: for any tenant once it is cleared, or
-    /// only for its own if clients had it.
+    /// Keeps a chunk without objects as a spare of its own tenant, or returns it.
     fn keep(&self, name: ChunkName, physical: Physical<D>) -> Result<(), Physical<D>> {
-        let is_unseen = physical.importers.is_empty()
-            && Arc::strong_count(&physical.mapping) == 1
-            && self.core.has_room_for_spare(self.id, physical.bytes)
-            && self.device.clear(&physical.mapping).is_ok();
-        self.core
-            .spare(self.id, physical, (!is_unseen).then_some(name))
+        self.core.spare(self.id, physical, Some(name))
+    }
+
+    /// Clears a spare that no client had, for any tenant. Returns true if there was one. Not when it is
+    /// released: a load may wait for its own tenant's chunk.
+    fn clear_spare(&self) -> bool {
+        let found = self.core.state().unclear_spare(self.id, None);
+        let Some(found) = found else {
+            return false;
+        };
+        if let Some(physical) = self.during(|| self.cleared(found))
+            && let Err(physical) = self.core.spare(self.id, physical, None)
+        {
+            self.discard(None, physical);
+        }
+        true
+    }
+
+    /// Clears a chunk, or drops it.
+    fn cleared(&self, (physical, name): (Physical<D>, ChunkName)) -> Option<Physical<D>> {
+        // It counts, as one that is created.
+        let (state, bytes) = (|| self.core.state(), physical.bytes);
+        state().makes(self.id, bytes);
+        let cleared = self.device.clear(&physical.mapping);
+        state().made_within(self.id);
+        match cleared {
+            Ok(()) => Some(physical),
+            Err(error) => {
+                tracing::debug!(%error, device = %self.id, "a chunk could not be cleared");
+                self.discard(Some(name), physical);
+                self.core.check(self.id, &self.device);
+                None
+            }
+        }
     }
 
     /// Drops a chunk. Its memory counts as long as a process keeps it.
@@ -237,6 +270,11 @@ impl<D: DeviceMemory> Maker<D> {
         let absent = self.without_spares(load, absent);
         let mut pressed = false;
         for (name, bytes) in absent {
+            let unclear = self.core.state().unclear_spare(self.id, Some(bytes));
+            if let Some(physical) = unclear.and_then(|found| self.cleared(found)) {
+                self.use_spare((load.tenant, name), physical);
+                continue;
+            }
             self.core.metrics.awaited_chunks.one();
             self.drop_spares(load.tenant, false);
             self.core.state().makes(self.id, bytes);
@@ -282,6 +320,15 @@ impl<D: DeviceMemory> Maker<D> {
             None => true,
         });
         absent
+    }
+
+    /// Gives a load a spare that fits.
+    fn use_spare(&self, name: ChunkName, physical: Physical<D>) {
+        let mut state = self.core.state();
+        if let Some(slot) = state.devices.get_mut(&self.id) {
+            slot.chunks.insert(name, physical);
+            self.core.metrics.spares_used.one();
+        }
     }
 
     fn physical(&self, (chunk, mapping): Made<D>, bytes: u64) -> Physical<D> {

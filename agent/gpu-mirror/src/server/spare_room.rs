@@ -33,6 +33,16 @@ impl<D: DeviceMemory> State<D> {
         is_needed.then(|| slot.spares.give_up(tenant)).flatten()
     }
 
+    /// Takes a spare, of this length if one is given, that is to be cleared for all tenants.
+    pub fn unclear_spare(
+        &mut self,
+        id: DeviceId,
+        bytes: Option<u64>,
+    ) -> Option<(Physical<D>, ChunkName)> {
+        let slot = self.devices.get_mut(&id).filter(|slot| slot.lost.is_none());
+        slot?.spares.take_unclear(bytes)
+    }
+
     /// Takes the spares that only a tenant may get, which has left.
     pub fn spares_of(
         &mut self,
@@ -45,13 +55,6 @@ impl<D: DeviceMemory> State<D> {
 }
 
 impl<D: DeviceMemory> Core<D> {
-    /// Returns true if a chunk of this length would be kept as a spare.
-    pub fn has_room_for_spare(&self, id: DeviceId, bytes: u64) -> bool {
-        let state = self.state();
-        let slot = state.devices.get(&id);
-        slot.is_some_and(|slot| slot.lost.is_none() && slot.spares.takes(bytes))
-    }
-
     /// Puts a chunk without objects among the spares, or returns it.
     pub fn spare(
         &self,

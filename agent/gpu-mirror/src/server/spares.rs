@@ -2,10 +2,12 @@
 //!
 //! Torpor (4.4) takes all device memory at the start. Here the amount is configured. Spares are made
 //! when the server starts, and later by the thread that makes chunks, when it has nothing else to do.
-//! A chunk that its last object leaves becomes a spare too. One that clients had is only for its own
-//! tenant again, because a process may keep a descriptor of it; the others are cleared.
+//! A chunk that its last object leaves becomes a spare too, for its own tenant. One that no client had is
+//! cleared later, for any tenant. Of the others a process may keep a descriptor.
 //!
 //! Spares count as free memory: they go when something else needs it.
+
+use std::sync::Arc;
 
 use super::chunk::{ChunkName, Physical};
 use crate::memory::DeviceMemory;
@@ -15,7 +17,7 @@ use crate::residency::TenantId;
 #[derive(Debug)]
 struct Spare<D: DeviceMemory> {
     physical: Physical<D>,
-    /// The chunk's last name, if clients had it; `None` if any tenant may get it.
+    /// The chunk's last name; `None` if it was cleared, and any tenant may get it.
     name: Option<ChunkName>,
 }
 
@@ -89,6 +91,21 @@ impl<D: DeviceMemory> Spares<D> {
         let (at, _) = self.list.iter().enumerate().min_by_key(rank)?;
         let spare = self.list.remove(at);
         Some((spare.physical, spare.name))
+    }
+
+    /// Takes a chunk, of this length if one is given, that could be for all: it was not cleared, and
+    /// nobody else had or has it.
+    pub fn take_unclear(&mut self, bytes: Option<u64>) -> Option<(Physical<D>, ChunkName)> {
+        let is_own = |spare: &Spare<D>| {
+            let physical = &spare.physical;
+            spare.name.is_some()
+                && bytes.is_none_or(|bytes| bytes == physical.bytes)
+                && physical.importers.is_empty()
+                && Arc::strong_count(&physical.mapping) == 1
+        };
+        let at = self.list.iter().position(is_own)?;
+        let spare = self.list.remove(at);
+        Some((spare.physical, spare.name?))
     }
 
     /// Takes all chunks that only `tenant` may get.

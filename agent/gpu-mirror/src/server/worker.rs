@@ -2,9 +2,12 @@
 //! exist.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
+
+use rustix::thread::set_current_timer_slack;
 
 use super::check::Checker;
 use super::core::Core;
@@ -30,6 +33,11 @@ pub(super) struct Worker<D: DeviceMemory> {
 impl<D: DeviceMemory> Worker<D> {
     /// Runs all jobs, until no sender is left.
     pub fn run(mut self, jobs: &Receiver<Job>) {
+        // Pauses while a copy runs are as short as they are meant to be: by default the kernel adds 50 us.
+        let slack = set_current_timer_slack(NonZeroU64::new(1000));
+        if let Err(error) = slack {
+            tracing::debug!(%error, "the kernel keeps its timer slack for a thread that copies");
+        }
         while let Some(job) = self.next(jobs) {
             match job {
                 // The thread that makes chunks has done it.
@@ -111,9 +119,11 @@ impl<D: DeviceMemory> Worker<D> {
             &targets,
             &mut |object| core.arrived(id, load.tenant, &object),
         )?;
-        core.measured(id, plan.bytes(), begun.elapsed());
+        let took = begun.elapsed();
+        core.measured(id, plan.bytes(), took);
         core.metrics.direct_bytes.add(report.direct_bytes);
         core.metrics.staged_bytes.add(report.staged_bytes);
+        tracing::debug!(device = %id, load = load.number, groups = report.groups, direct_bytes = report.direct_bytes, staged_bytes = report.staged_bytes, ?took, "copied");
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Chunks that exist ahead of need, on the simulated device.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
@@ -39,6 +40,13 @@ fn prefetch(mirror: &Mirror, objects: &[ObjectRef]) -> tetris_gpu_mirror::client
         .unwrap();
     assert!(held.wait(LONG).unwrap());
     held
+}
+
+/// A store for another tenant, and the path of its socket.
+fn another_store(mirror: &Mirror) -> (Arc<Store>, PathBuf) {
+    let directory = mirror.directory.path();
+    let store = Store::create(directory.join("other"), &CreateOptions::default()).unwrap();
+    (Arc::new(store), directory.join("other-gpu"))
 }
 
 #[test]
@@ -107,18 +115,37 @@ fn without_spares_each_chunk_is_created_while_its_client_waits() {
     drop(held);
 }
 
+/// Chunks that no client had go from tenant to tenant, and are zero then.
+#[test]
+fn chunks_that_no_client_had_are_for_all() {
+    let mirror = mirror(8, 8);
+    let (other, socket) = another_store(&mirror);
+    mirror
+        .server
+        .serve(TenantId(1), Arc::clone(&other), None, &socket)
+        .unwrap();
+    no_more(&mirror);
+    let first = mirror.model(&["a", "b", "c", "d", "e", "f"], 1024);
+    for _ in 0..3 {
+        prefetch(&mirror, &first).hang_up();
+        eventually("nothing is held", || mirror.usage().held_bytes == 0);
+        let client = Client::connect(&socket, MemoryKind::Host, LONG).unwrap();
+        let objects = publish(&other, &["x", "y", "z", "u", "v"], 1024);
+        let wanted = Wanted::new(WantedModel::Objects(objects));
+        let held = client.prefetch(None, &wanted, &mut |_| {}).unwrap();
+        assert!(held.wait(LONG).unwrap());
+        held.hang_up();
+        eventually("nothing is held", || mirror.usage().held_bytes == 0);
+    }
+    let counters = mirror.server.counters();
+    assert_eq!((counters.awaited_chunks, counters.failed_transfers), (0, 0));
+}
+
 /// A chunk that clients had does not go to another tenant, and one that goes there is zero.
 #[test]
 fn another_tenant_sees_no_bytes_of_the_first() {
     let mirror = mirror(8, 8);
-    let other = Arc::new(
-        Store::create(
-            mirror.directory.path().join("other"),
-            &CreateOptions::default(),
-        )
-        .unwrap(),
-    );
-    let socket = mirror.directory.path().join("other-gpu");
+    let (other, socket) = another_store(&mirror);
     let tenant = TenantId(1);
     mirror
         .server

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable
@@ -9,8 +10,6 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-
-from tetris._torch_tensor import _flat
 
 #: Properties and methods that ask for no bytes.
 _PROPERTIES = (
@@ -46,6 +45,7 @@ class FirstUse:
         on_use: Callable[[list[str]], object],
         on_compilation: Callable[[], object],
         on_end: Callable[[], object] | None = None,
+        parts: Iterable[torch.nn.Module] | None = None,
     ) -> None:
         """Watch tensors.
 
@@ -55,6 +55,7 @@ class FirstUse:
             on_use: Called with the names of a tensor. If it returns `True`, the next use is a first one too.
             on_compilation: Called when torch.compile comes upon the module.
             on_end: Called when the outermost call has ended without an error, before its result is returned.
+            parts: The module's parts and itself, if they are known.
         """
         self._on_use = on_use
         self._on_end = on_end
@@ -68,12 +69,13 @@ class FirstUse:
         #: Outermost calls that are under way, in all threads.
         self._calls = 0
         self._handles: list[Any] = []
+        #: Modules that were outermost, with the hook of their end: few, so that others need none.
+        self._ends: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         # A module that nobody uses any more needs no watch.
         self._end = weakref.finalize(module, self.stop)
         self._end.atexit = False
-        for part in module.modules():
+        for part in dict.fromkeys(module.modules() if parts is None else parts):
             self._handles.append(part.register_forward_pre_hook(self._before, prepend=True))
-            self._handles.append(part.register_forward_hook(self._after, always_call=True))
 
     def stop(self) -> None:
         """Watch no longer."""
@@ -98,22 +100,30 @@ class FirstUse:
         """True if all tensors have been used."""
         return not self._unused
 
-    def used(self, tensors: Iterable[Any]) -> None:
-        """Say that tensors, or whatever else is among them, are used."""
+    def used(self, values: Iterable[Any]) -> None:
+        """Say that tensors, or those in lists, tuples and dictionaries, are used."""
+        unused = self._unused
+        for value in values:
+            if id(value) in unused:
+                self._use(value)
+            elif isinstance(value, (list, tuple)):
+                self.used(value)
+            elif isinstance(value, dict):
+                self.used(value.values())
+
+    def _use(self, tensor: Any) -> None:
         running = self._running
-        if running.in_call:
+        found = self._unused.get(id(tensor))
+        if running.in_call or found is None:
             return
-        for tensor in tensors:
-            found = self._unused.get(id(tensor))
-            if found is not None:
-                running.in_call = True
-                try:
-                    # Before it counts as used: other threads are to come here too until this has returned.
-                    again = self._on_use(found[1])
-                finally:
-                    running.in_call = False
-                if again is not True:
-                    self._unused.pop(id(tensor), None)
+        running.in_call = True
+        try:
+            # Before it counts as used: other threads are to come here too until this has returned.
+            again = self._on_use(found[1])
+        finally:
+            running.in_call = False
+        if again is not True:
+            self._unused.pop(id(tensor), None)
 
     def _before(self, module: torch.nn.Module, _: Any) -> None:
         if torch.compiler.is_compiling():
@@ -125,13 +135,18 @@ class FirstUse:
         if running.outermost is None:
             with self._lock:
                 self._calls += 1
+                if module not in self._ends:
+                    self._ends.add(module)
+                    self._handles.append(module.register_forward_hook(self._after, always_call=True))
             running.outermost = module
             running.mode = _Watch(self)
             running.mode.__enter__()
         if running.outermost is module:
             running.depth += 1
         # Last: from here on `_after` is called, whatever happens.
-        self.used([*module._parameters.values(), *module._buffers.values()])
+        if self._unused:
+            self.used(module._parameters.values())
+            self.used(module._buffers.values())
 
     def settle(self, names: Collection[str]) -> None:
         """Say that these have been used, and need not be watched any more."""
@@ -154,7 +169,8 @@ class FirstUse:
                 if self._on_end is not None:
                     self._on_end()
             finally:
-                if self.is_over:
+                # After an error torch goes through the hooks while it calls them: the next call removes them.
+                if self.is_over and sys.exc_info()[1] is None:
                     self._remove_hooks()
 
 
@@ -182,7 +198,9 @@ class _Watch(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        if func not in METADATA and not self._first_use.is_over:
-            self._first_use.used(_flat((args, kwargs)))
-        return func(*args, **kwargs)
+        first_use = self._first_use
+        if first_use._unused and func not in METADATA:
+            first_use.used(args)
+            if kwargs:
+                first_use.used(kwargs.values())
+        return func(*args, **kwargs) if kwargs else func(*args)

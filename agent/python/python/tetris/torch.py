@@ -23,8 +23,9 @@ from tetris._agent import Mode, agent, log_load
 from tetris._arguments import may_be_file, may_be_left, require_mode
 from tetris._device.load import load_mirrored, load_model_mirrored, require_names
 from tetris._device.mirror import DeviceLoads, device_loads
-from tetris._device.module import named_tensors, place, private_, release, wait
+from tetris._device.module import place, private_, release, wait
 from tetris._device.names import mirror_device, torch_device
+from tetris._device.slots import Slots
 from tetris._device.tensor import Private, is_mirrored, require_private
 from tetris._order import Order
 from tetris._patch import completed
@@ -180,7 +181,8 @@ def load_model(
         names = load_model_mirrored(model, filename, strict, device, order, private, overlap)
         if names is None:
             loaded = load_file(filename, device, backend=backend, private=True)
-            names = place(model, loaded, torch_device(device))
+            placed = place(model, loaded, torch_device(device))
+            names = placed.missing, placed.unexpected
             require_names(model, strict, *names)
         return names
     names = _load_model(model, filename, strict, "cpu", backend=backend)
@@ -213,7 +215,7 @@ def _load_model_in_place(
     """Replacement of ``safetensors.torch.load_model`` by :func:`tetris.patch`: the module stays where it is."""
     target = mirror_device(device)
     if device == "cpu" or (
-        target is not None and all(str(tensor.device) == target for _, tensor in named_tensors(model))
+        target is not None and all(str(tensor.device) == target for _, tensor in Slots(model).items())
     ):
         return load_model(model, filename, strict, device, backend=backend)
     return _load_model(model, filename, strict, device, backend=backend)

@@ -1,6 +1,6 @@
 //! A server on the simulated device in this process, and models over several connections.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::detached::Region;
 use crate::device::{
     DeviceError, DeviceModel, DeviceOptions, Numbering, Registry, Target, devices, split, status,
 };
+use crate::known_model::{KnownModel, StoredTensor};
 use crate::read_at::of_bytes;
 use crate::{Agent, LayoutKey, LayoutParts, LoadOptions, PlacedTensor, ShareError};
 
@@ -137,6 +138,7 @@ fn an_order_of_names_is_one_of_objects() {
     let world = World::new(64);
     let path = world.file(0..5);
     let (tensors, report) = world.agent.load(&path).unwrap().detach();
+    let tensors: Vec<_> = tensors.iter().map(StoredTensor::from).collect();
     let objects = split::objects(&tensors, &report).unwrap();
     let place = |number: u8| {
         let at = tensors
@@ -306,4 +308,95 @@ fn memory_outside_of_the_store_is_refused() {
         other => panic!("{other}"),
     }
     world.nothing_is_held();
+}
+
+/// The model of a file, once loads have bound the file's identity: not while it is too new.
+fn known(world: &World, path: &Path) -> KnownModel {
+    let end = std::time::Instant::now() + LONG;
+    loop {
+        drop(world.agent.load(path).unwrap());
+        match world.agent.known_model(path, &LoadOptions::default()) {
+            Some(known) => return known,
+            None => assert!(std::time::Instant::now() < end, "it stays unknown"),
+        }
+    }
+}
+
+#[test]
+fn a_known_model_is_not_mapped_in_host_memory() {
+    let world = World::new(64);
+    let path = world.file(1..6);
+    drop(
+        world
+            .registry
+            .load(&world.agent, &path, &simulated())
+            .unwrap(),
+    );
+    let (known, tensors) = (known(&world, &path), world.agent.load(&path).unwrap());
+    let names = |known: &KnownModel| -> Vec<_> {
+        known
+            .tensors
+            .iter()
+            .map(|one| (one.name.clone(), one.id, one.len))
+            .collect()
+    };
+    let loaded = tensors
+        .tensors()
+        .map(|one| (one.name().to_owned(), one.id(), MIB as u64));
+    assert_eq!(names(&known), loaded.collect::<Vec<_>>());
+    assert_eq!(known.report.bytes_shared, 5 * MIB as u64);
+    drop(tensors);
+    world.nothing_is_held();
+    let loads = world.agent.counters().loads;
+    let model = world
+        .registry
+        .load(&world.agent, &path, &simulated())
+        .unwrap();
+    check(&model);
+    assert_eq!(model.report().recognized, known.report.recognized);
+    assert_eq!(model.report().bytes_shared, 5 * MIB as u64);
+    assert_eq!(world.agent.counters().loads, loads + 1);
+}
+
+#[test]
+fn a_known_model_whose_objects_have_left_the_store_is_published_again() {
+    let world = World::new(8);
+    let path = world.file(1..6);
+    check(&world.load(1..6, 9, &simulated()).unwrap());
+    world.nothing_is_held();
+    // Another model takes its room on the device.
+    check(&world.load(10..16, 9, &simulated()).unwrap());
+    world.nothing_is_held();
+    let store = world.agent.store().unwrap();
+    let known = known(&world, &path);
+    let (object, _) = known.tensors[4].place.unwrap();
+    std::fs::remove_file(store.object_path(&object)).unwrap();
+    let model = world
+        .registry
+        .load(&world.agent, &path, &simulated())
+        .unwrap();
+    check(&model);
+    assert_eq!(model.report().bytes_new, MIB as u64);
+    assert!(store.contains(&object));
+}
+
+#[test]
+fn a_file_that_has_changed_is_not_known() {
+    let world = World::new(64);
+    let path = world.file(1..3);
+    check(&world.load(1..3, 9, &simulated()).unwrap());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::rename(world.file(3..5), &path).unwrap();
+    assert!(
+        world
+            .agent
+            .known_model(&path, &LoadOptions::default())
+            .is_none()
+    );
+    check(
+        &world
+            .registry
+            .load(&world.agent, &path, &simulated())
+            .unwrap(),
+    );
 }

@@ -44,8 +44,14 @@ impl<D: DeviceMemory> Session<D> {
         self.core.metrics.acquires.one();
         // Drops news of an earlier model.
         let _stale = self.mailbox.take();
+        let begun = Instant::now();
         let outcome = match self.model(acquire)? {
-            Ok(model) => self.admit(acquire, &model)?,
+            Ok(model) => {
+                let known = begun.elapsed();
+                let outcome = self.admit(acquire, &model)?;
+                tracing::debug!(objects = model.spec.parts().len(), ?known, admitted = ?begun.elapsed(), "asked for a model");
+                outcome
+            }
             Err(refused) => AcquireOutcome::Refused(refused),
         };
         match outcome {

@@ -173,7 +173,15 @@ fn fails(call: &str, at: u32, driver: FakeDriver) {
         .with("READ_ONLY_REGISTER", 1)
         .with("DEVICES", 2)
         .with("PEER_ACCESS", 1)
-        .with("DELAY_US", 0);
+        // The driver waits for what takes long.
+        .with(
+            "DELAY_US",
+            if call == "cuEventSynchronize" {
+                60_000
+            } else {
+                0
+            },
+        );
     let said = driver.run_one("fake::every_call::all_calls");
     assert_eq!(driver.remembers("misuse"), "", "{call} {at}: {said}");
     if !CLEAN_UP.contains(&call) {

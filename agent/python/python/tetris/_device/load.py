@@ -9,8 +9,9 @@ import torch
 from tetris import _native
 from tetris._agent import Mode
 from tetris._device.mirror import count_copied, dynamic_names, mirror_for, open_mirrored
-from tetris._device.module import Arriving, named_tensors, place
+from tetris._device.module import Arriving, place
 from tetris._device.names import torch_device
+from tetris._device.slots import Slots
 from tetris._device.tensor import WAIT_S, Private, as_device_torch, is_private
 from tetris._order import Order
 from tetris.errors import GpuUnavailableError
@@ -90,27 +91,24 @@ def _place(
     overlap: bool,
 ) -> tuple[list[str], list[str]]:
     target = torch_device(model.device)
-    types = {name: tensor.dtype for name, tensor in named_tensors(module)}
+    slots = Slots(module)
     for key, tensor in tensors.items():
         # What is read now has to be there.
-        if not overlap or is_private(key, private) or types.get(key, tensor.dtype) != tensor.dtype:
+        if not overlap or is_private(key, private) or (key in slots and slots[key].dtype != tensor.dtype):
             model[key].wait(WAIT_S)
     given = {key: _copy(tensor) if is_private(key, private) else tensor for key, tensor in tensors.items()}
-    result = place(module, given, target)
-    placed = dict(named_tensors(module))
-    as_they_are = {key for key, tensor in given.items() if key in placed and _same_memory(placed[key], tensor)}
-    made = [key for key in given if key in placed and key not in as_they_are and types[key] == given[key].dtype]
-    if overlap and made and not model.is_ready():
-        # The module makes something else of its weights while it loads them: once more, when they are there.
-        model.wait(timeout=WAIT_S)
-        result = place(module, given, target)
+    placed = place(module, given, target, slots)
     if overlap and not model.is_ready():
-        Arriving(module, model, filename, as_they_are)
-    return result
-
-
-def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.data_ptr() == other.data_ptr() and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+        made = [
+            key for key in given if key in slots and key not in placed.as_given and slots[key].dtype == given[key].dtype
+        ]
+        if made:
+            # The module makes something else of its weights while it loads them: once more, when they are there.
+            model.wait(timeout=WAIT_S)
+            placed = place(module, given, target, slots)
+        else:
+            Arriving(module, slots, model, filename, placed.as_given)
+    return placed.missing, placed.unexpected
 
 
 def require_names(module: torch.nn.Module, strict: bool, missing: list[str], unexpected: list[str]) -> None:

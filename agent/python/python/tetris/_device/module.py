@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
 from tetris import _native
 from tetris._device.mirror import count_copied
 from tetris._device.names import torch_device
+from tetris._device.slots import Slots
 from tetris._device.stream_wait import StreamWaits
 from tetris._device.tensor import WAIT_S, Private, is_mirrored, is_private, make_private, require_private
 from tetris._first_use import FirstUse
@@ -42,18 +43,20 @@ def wait(module: torch.nn.Module, timeout: float | None = None) -> None:
 class Arriving:
     """A module's weights of which some are on their way. Each is waited for when it is first used."""
 
-    def __init__(self, module: torch.nn.Module, model: _native.DeviceModel, filename: Any, names: set[str]) -> None:
+    def __init__(
+        self, module: torch.nn.Module, slots: Slots, model: _native.DeviceModel, filename: Any, names: Collection[str]
+    ) -> None:
         self._module = weakref.ref(module)
         self._model = model
         self._filename = filename
         self._lock = threading.Lock()
         # Tied tensors have several names, of which the file has one.
-        watched = [(tensor, name) for name, tensor in named_tensors(module)]
-        mirrored = {id(tensor) for tensor, name in watched if name in names}
-        self._tensors = {name: tensor for tensor, name in watched if id(tensor) in mirrored and name in model}
-        watched = [(tensor, name) for tensor, name in watched if name in self._tensors]
+        self._tensors = {name: tensor for name, tensor in slots.items() if name in names and name in model}
+        watched = [(tensor, name) for name, tensor in self._tensors.items()]
         self._streams = StreamWaits.of(model)
-        self._first_use = FirstUse(module, watched, self._wait_for, self.wait_for_all, self._check)
+        self._first_use = FirstUse(
+            module, watched, self._wait_for, self.wait_for_all, self._check, slots.parts.values()
+        )
         _arriving[module] = self
 
     def wait_for_all(self, timeout: float = WAIT_S) -> None:
@@ -120,20 +123,21 @@ class Arriving:
                     tensor.data = loaded[name]
 
 
-def named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield all parameters and buffers, tied ones under each of their names."""
-    buffers = []
-    # One walk: torch's own functions take several, as long together as the rest of a load.
-    for path, part in module.named_modules(remove_duplicate=False):
-        prefix = f"{path}." if path else ""
-        yield from ((prefix + name, tensor) for name, tensor in part._parameters.items() if tensor is not None)
-        buffers += [(prefix + name, tensor) for name, tensor in part._buffers.items() if tensor is not None]
-    yield from buffers
+class Placed(NamedTuple):
+    """What came of placing tensors in a module."""
+
+    #: Names of the module's state that were not given.
+    missing: list[str]
+    #: Names that were given, and that the module does not have.
+    unexpected: list[str]
+    #: Names under which the module has the given memory itself.
+    as_given: set[str]
+    slots: Slots
 
 
 def place(
-    module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], move_to: Any = None
-) -> tuple[list[str], list[str]]:
+    module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], move_to: Any = None, slots: Slots | None = None
+) -> Placed:
     """Let a module use tensors as its own, without a copy.
 
     Parameters stay the same objects, those on the meta device excepted, and ties stay ties. A tensor of another
@@ -143,55 +147,61 @@ def place(
         module: The module, which is changed in place.
         tensors: Its state, by name.
         move_to: Where the rest of the module goes, if it is to go anywhere.
-
-    Returns:
-        The missing and the unexpected names.
+        slots: The module's, if they are known.
 
     Raises:
         RuntimeError: A shape differs.
     """
-    parts = dict(module.named_modules(remove_duplicate=False))
-    before = dict(named_tensors(module))
-    plain = _plain_names(module, parts, before, tensors)
+    if slots is None:
+        slots = Slots(module)
+    before = dict(slots.items())
+    by_object = slots.by_object()
+    plain = _plain_names(module, slots, before, tensors)
     if plain is not None:
-        after, missing, unexpected = tensors, *plain
+        after, (missing, unexpected) = tensors, plain
     else:
-        after, missing, unexpected = _loaded_by_torch(module, parts, before, tensors)
-    by_object: dict[int, list[str]] = {}
-    for name, tensor in before.items():
-        by_object.setdefault(id(tensor), []).append(name)
+        missing, unexpected = _load_by_torch(module, slots, before, tensors)
+        slots = Slots(module)
+        after = dict(slots.items())
     loaded: set[str] = set()
-    for names in by_object.values():
-        new = [name for name in names if name in after and after[name] is not before[name]]
-        if new:
+    as_given: set[str] = set()
+    with torch.no_grad():
+        for names in by_object.values():
+            new = next((name for name in names if name in after and after[name] is not before[name]), None)
+            if new is None:
+                continue
             loaded.update(names)
-            tensor = _merged(before[names[0]], after[new[0]])
+            old, given = before[names[0]], after[new]
+            tensor = _merged(old, given)
             for name in names:
-                _set(parts, name, tensor)
-    if move_to is not None:
-        _move(module, move_to)
-    return [name for name in missing if name not in loaded], unexpected
+                if name in slots:
+                    slots[name] = tensor
+            if given.dtype == old.dtype and (plain is not None or _same_memory(given, tensors.get(new))):
+                as_given.update(names)
+        if move_to is not None:
+            _move(slots, move_to)
+    return Placed([name for name in missing if name not in loaded], unexpected, as_given, slots)
 
 
-def _loaded_by_torch(
+def _load_by_torch(
     module: torch.nn.Module,
-    parts: Mapping[str, torch.nn.Module],
+    slots: Slots,
     before: Mapping[str, torch.Tensor],
     tensors: Mapping[str, torch.Tensor],
-) -> tuple[dict[str, torch.Tensor], list[str], list[str]]:
-    """Return the module's tensors, the missing and the unexpected names, after torch has loaded the state."""
+) -> tuple[list[str], list[str]]:
+    """Have torch load the state, and return the missing and the unexpected names."""
     try:
         missing, unexpected = module.load_state_dict(tensors, strict=False, assign=True)
-        return dict(named_tensors(module)), list(missing), list(unexpected)
+        return list(missing), list(unexpected)
     except BaseException:
         for name, tensor in before.items():
-            _set(parts, name, tensor)
+            slots[name] = tensor
         raise
 
 
 def _plain_names(
     module: torch.nn.Module,
-    parts: Mapping[str, torch.nn.Module],
+    slots: Slots,
     before: Mapping[str, torch.Tensor],
     tensors: Mapping[str, torch.Tensor],
 ) -> tuple[list[str], list[str]] | None:
@@ -199,61 +209,60 @@ def _plain_names(
 
     torch looks at each name in each part of the module, which takes long for a model that is already on the device.
     """
-    if type(module).load_state_dict is not torch.nn.Module.load_state_dict:
+    plain = torch.nn.Module
+    if type(module).load_state_dict is not plain.load_state_dict:
         return None
-    own = set()
-    missing = []
-    for path, part in parts.items():
+    transient = set()
+    for path, part in slots.parts.items():
+        kind = type(part)
         if (
-            type(part)._load_from_state_dict is not torch.nn.Module._load_from_state_dict
-            or type(part).set_extra_state is not torch.nn.Module.set_extra_state
+            kind._load_from_state_dict is not plain._load_from_state_dict
+            or kind.set_extra_state is not plain.set_extra_state
             or part._load_state_dict_pre_hooks
             or part._load_state_dict_post_hooks
         ):
             return None
-        prefix = f"{path}." if path else ""
-        for name in (
-            *part._parameters,
-            *(name for name in part._buffers if name not in part._non_persistent_buffers_set),
-        ):
-            full = prefix + name
-            if full not in before:
-                continue
-            own.add(full)
-            if full not in tensors:
-                missing.append(full)
-            elif tensors[full].shape != before[full].shape:
-                return None
-    return missing, [name for name in tensors if name not in own]
+        for name in part._non_persistent_buffers_set:
+            transient.add(f"{path}.{name}" if path else name)
+    missing = []
+    for name, tensor in before.items():
+        given = tensors.get(name)
+        if name in transient:
+            continue
+        if given is None:
+            missing.append(name)
+        elif given.shape != tensor.shape:
+            return None
+    return missing, [name for name in tensors if name not in before or name in transient]
 
 
 def _merged(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """Return the old object with the new memory, or the new one where torch cannot do that."""
-    with torch.no_grad():
-        data = new.data if new.dtype == old.dtype else new.data.to(old.dtype)
-        if old.is_meta:
-            return new if data.dtype == new.dtype else _like(old, data)
-        old.data = data
+    data = new.data if new.dtype == old.dtype else new.data.to(old.dtype)
+    if old.is_meta:
+        return new if data.dtype == new.dtype else _like(old, data)
+    old.data = data
     return old
+
+
+def _same_memory(one: torch.Tensor, other: torch.Tensor | None) -> bool:
+    return (
+        other is not None
+        and one.data_ptr() == other.data_ptr()
+        and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+    )
 
 
 def _like(old: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
     return torch.nn.Parameter(data, requires_grad=old.requires_grad) if isinstance(old, torch.nn.Parameter) else data
 
 
-def _move(module: torch.nn.Module, device: Any) -> None:
+def _move(slots: Slots, device: Any) -> None:
     """Move what is not there yet, as ``module.to(device)`` does. What has no values, on the meta device, stays."""
     target = torch.device(device)
-    with torch.no_grad():
-        for _, tensor in named_tensors(module):
-            if not tensor.is_meta and tensor.device != target:
-                tensor.data = tensor.data.to(target)
-
-
-def _set(parts: Mapping[str, torch.nn.Module], name: str, tensor: torch.Tensor) -> None:
-    path, _, last = name.rpartition(".")
-    owner = parts[path]
-    (owner._parameters if last in owner._parameters else owner._buffers)[last] = tensor  # type: ignore[assignment]
+    for _, tensor in slots.items():
+        if not tensor.is_meta and tensor.device != target:
+            tensor.data = tensor.data.to(target)
 
 
 def release(weights: torch.nn.Module | dict[str, torch.Tensor]) -> int:
@@ -286,15 +295,15 @@ def release(weights: torch.nn.Module | dict[str, torch.Tensor]) -> int:
 def _release_module(module: torch.nn.Module) -> int:
     empty: dict[int, torch.Tensor] = {}
     released = 0
-    parts = dict(module.named_modules(remove_duplicate=False))
-    for name, tensor in list(named_tensors(module)):
+    slots = Slots(module)
+    for name, tensor in list(slots.items()):
         if id(tensor) not in empty:
             if not is_mirrored(tensor):
                 continue
             released += tensor.nbytes
             data = torch.empty_like(tensor.data.as_subclass(torch.Tensor), device="meta")
             empty[id(tensor)] = _like(tensor, data)
-        _set(parts, name, empty[id(tensor)])
+        slots[name] = empty[id(tensor)]
     return released
 
 
@@ -314,7 +323,7 @@ def private_(module: torch.nn.Module, names: Private = True) -> int:
     require_private(names)
     wait(module)
     copied = 0
-    for name, tensor in list(named_tensors(module)):
+    for name, tensor in list(Slots(module).items()):
         if is_private(name, names):
             copied += make_private(tensor)
     return copied

@@ -54,7 +54,8 @@ def as_device_torch(tensor: _native.DeviceTensor, mode: Mode, *, wait: bool = Tr
 def device_storage(tensor: _native.DeviceTensor) -> torch.UntypedStorage:
     """Return torch's storage over the bytes of a tensor, which it keeps. They may still be on their way."""
     # Bytes, since torch takes fewer element types by DLPack than it has.
-    storage = torch.from_dlpack(tensor.unwaited_bytes()).untyped_storage()
+    # As a capsule: torch asks objects for their device and a stream first, which takes longer than the rest.
+    storage = torch.from_dlpack(tensor.unwaited_bytes().__dlpack__()).untyped_storage()
     _made[storage.data_ptr()] = storage.nbytes()
     guard_optimizers()
     if storage.device.type == "cuda":

@@ -13,6 +13,8 @@ from ..engines.programs.decoder import Decoder, made
 BYTES = torch.uint8
 DTYPE = torch.bfloat16
 NAMES = {DTYPE: "BF16", BYTES: "U8"}
+#: Length of the tensors of a file of random bytes.
+TENSOR_BYTES = 64 << 20
 #: About a billion parameters, and seven.
 SHAPES = {"1B": Shape.of(20, 2048), "7B": Shape.of(34, 4096)}
 
@@ -66,10 +68,12 @@ def write(path: Path, shape: Shape, seed: int, device: str) -> int:
 
 
 def write_bytes(path: Path, length: int, seed: int, device: str) -> None:
-    """Writes a file of random bytes."""
+    """Writes a file of random bytes, in tensors of the sizes that models have."""
     generator = torch.Generator(device).manual_seed(seed)
-    values = torch.randint(0, 256, (length,), dtype=BYTES, device=device, generator=generator)
-    _write(path, [("bytes", (length,))], BYTES, iter([values]))
+    lengths = [min(TENSOR_BYTES, length - begin) for begin in range(0, length, TENSOR_BYTES)]
+    sizes: list[tuple[str, tuple[int, ...]]] = [(f"bytes-{number}", (one,)) for number, one in enumerate(lengths)]
+    values = (torch.randint(0, 256, size, dtype=BYTES, device=device, generator=generator) for _, size in sizes)
+    _write(path, sizes, BYTES, values)
 
 
 def _write(

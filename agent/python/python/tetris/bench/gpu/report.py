@@ -22,6 +22,7 @@ def _start(one: dict[str, Any]) -> dict[str, Any]:
     ours = medians.get(starts.COLD)
     warm = medians.get(starts.WARM)
     others = (starts.PINNED, starts.FILE, starts.RUN_AI)
+    peak = one["peak_bytes_per_second"]
     return {
         "model": one["model"],
         "bytes": one["bytes"],
@@ -29,6 +30,8 @@ def _start(one: dict[str, Any]) -> dict[str, Any]:
         "median_s": medians,
         "over_cold": {way: seconds / ours for way, seconds in medians.items() if ours and seconds and way in others},
         "over_warm": {way: seconds / warm for way, seconds in medians.items() if warm and seconds},
+        # No start without weights on the device is faster than the copy, or than the computing.
+        "bound_s": max(one["bytes"] / peak, warm) if peak and warm else None,
         "prefix_share": one["prefix_bytes"] / one["bytes"],
         "answers": one["answers"],
         "missing": one["missing"],
@@ -92,6 +95,8 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
             beside = start["over_cold"].get(way)
             more = f", {beside:.2f} times a cold start" if beside else ""
             yield f"  {seconds * 1e3:9.1f} ms  {start['over_warm'][way]:6.2f} x warm  {way}: {starts.WAYS[way]}{more}"
+        if start["bound_s"]:
+            yield f"  {start['bound_s'] * 1e3:9.1f} ms  the longer of a warm start and a copy at the link's peak rate"
         answers = f"different first tokens: {start['answers']} (1 is right)"
         yield f"  prefix: {start['prefix_share']:.0%} of the model; {answers}"
         for way, reason in start["missing"].items():

@@ -115,6 +115,7 @@ def _one(
     warm_s = sorted(found["ways"][WARM])[len(found["ways"][WARM]) // 2]
     kept, rate = gpu.keep_prefix(path, node.device, ttft=warm_s, wait=LONG_S)
     found |= {"prefix_bytes": kept, "bytes_per_second": rate}
+    found["peak_bytes_per_second"] = node.peak(min(swaps.PEAK_BYTES, nbytes), 3)
     for _ in range(rounds):
         take(PREFIX, mirrored, lambda: node.evict(model, nbytes, kept))
     gpu.keep_prefix(path, node.device, most_bytes=0, wait=LONG_S)

@@ -1,0 +1,126 @@
+//! Models that the store knows, without a mapping of their objects: for callers that only name them.
+
+use std::path::Path;
+use std::time::Instant;
+
+use tetris_loader::{Recognized, Source, hub};
+use tetris_store_layout::{Dtype, ManifestKind, ObjectRef, TensorId};
+
+use crate::agent::Agent;
+use crate::backing::Backings;
+use crate::detached::DetachedTensor;
+use crate::loaded_file::LoadedFile;
+use crate::model::file_order;
+use crate::options::LoadOptions;
+use crate::report::LoadReport;
+
+/// A tensor by its place in the store.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredTensor {
+    pub(crate) name: String,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<u64>,
+    pub(crate) id: Option<TensorId>,
+    /// Length in bytes.
+    pub(crate) len: u64,
+    /// Object, and offset there in bytes; `None` for a tensor without bytes, or in private memory.
+    pub(crate) place: Option<(ObjectRef, u64)>,
+}
+
+impl From<&DetachedTensor> for StoredTensor {
+    fn from(tensor: &DetachedTensor) -> Self {
+        let object = tensor.region.as_ref().and_then(|region| region.object());
+        Self {
+            name: tensor.name.clone(),
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+            id: tensor.id,
+            len: tensor.len as u64,
+            place: object.map(|object| (*object, tensor.offset as u64)),
+        }
+    }
+}
+
+/// A model whose files the store knows.
+#[derive(Debug)]
+pub(crate) struct KnownModel {
+    /// The tensors, in file order.
+    pub(crate) tensors: Vec<StoredTensor>,
+    pub(crate) metadata: Vec<(String, String)>,
+    /// As of a load that found all objects. For [`Agent::count`], once they were found.
+    pub(crate) report: LoadReport,
+}
+
+impl Agent {
+    /// The model at `path`, if the store knows each of its files: as [`Agent::load_with`] recognizes them, with a
+    /// comparison where it compares. Its objects are not referenced, and some may not be in the store any more.
+    /// `None` also for whatever a load says more about.
+    pub(crate) fn known_model(&self, path: &Path, options: &LoadOptions) -> Option<KnownModel> {
+        let begun = Instant::now();
+        let layout = hub::resolve(path).ok()?;
+        let context = self.load_context(options);
+        let (mut files, mut objects) = (Vec::new(), Vec::new());
+        let mut report = LoadReport::default();
+        for path in &layout.files {
+            let source = Source::open(path).ok()?;
+            let known = context.known(&source)?;
+            let own: Vec<ObjectRef> = known
+                .manifest
+                .objects
+                .iter()
+                .map(|entry| entry.object)
+                .collect();
+            let bytes_shared = own.iter().map(|object| object.len).sum();
+            let is_other = known.recognized == Recognized::ByBlobName
+                && source.stat_key(ManifestKind::Safetensors).is_some();
+            let part = LoadReport {
+                recognized: vec![known.recognized],
+                tensors: known.manifest.tensors.len() as u64,
+                objects: own.len() as u64,
+                bytes_shared,
+                bytes_of_other_files: if is_other { bytes_shared } else { 0 },
+                store: self.store().map(|store| store.root().to_owned()),
+                ..LoadReport::default()
+            };
+            report.add(part.clone());
+            objects.push(own);
+            files.push(LoadedFile::new(
+                path,
+                known.id,
+                known.manifest,
+                Backings::default(),
+                part,
+            ));
+        }
+        let order = file_order(&files, layout.weight_map.as_ref()).ok()?;
+        let stored = |(file, index): (u32, u32)| {
+            let entry = files.get(file as usize)?.entries.get(index as usize)?;
+            let place = match entry.place {
+                Some(place) => {
+                    let object = objects.get(file as usize)?.get(place.object as usize)?;
+                    Some((*object, place.offset))
+                }
+                None => None,
+            };
+            Some(StoredTensor {
+                name: entry.name.clone(),
+                dtype: entry.dtype,
+                shape: entry.shape.clone(),
+                id: entry.id,
+                len: entry.len,
+                place,
+            })
+        };
+        let tensors = order.into_iter().map(stored).collect::<Option<_>>()?;
+        let metadata = files
+            .iter()
+            .flat_map(|file| file.metadata.clone())
+            .collect();
+        report.duration = begun.elapsed();
+        Some(KnownModel {
+            tensors,
+            metadata,
+            report,
+        })
+    }
+}

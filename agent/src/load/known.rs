@@ -1,0 +1,40 @@
+//! Recognizing a file without mapping its objects.
+
+use tetris_loader::{Source, compare};
+use tetris_store_layout::{Access, ManifestKind};
+
+use super::context::{LoadContext, SharedLoad};
+use super::recognize::{self, KnownFile};
+
+impl LoadContext<'_> {
+    /// The manifest of a safetensors file that the store knows by one of its identities. Maps only objects that
+    /// blocks of the file are compared with, each for that moment. `None` if a load has to look closer.
+    pub(crate) fn known(&self, source: &Source) -> Option<KnownFile> {
+        let kind = ManifestKind::Safetensors;
+        let store = self.store.filter(|_| !self.options.ignore_identity)?;
+        if self.not_worth_sharing(source, kind).is_some() {
+            return None;
+        }
+        let load = SharedLoad {
+            source,
+            kind,
+            store,
+        };
+        let known = recognize::by_identity(load).next()?;
+        let manifest = &known.manifest;
+        if manifest.source_size != source.identity().size {
+            return None;
+        }
+        if known.recognized.is_compared() {
+            let object = |index: u32| {
+                let entry = manifest.objects.get(index as usize)?;
+                store.map(&entry.object, Access::ReadOnly).ok().flatten()
+            };
+            if !matches!(compare::agrees(source, manifest, object), Ok(true)) {
+                return None;
+            }
+        }
+        store.touch_manifest(known.id);
+        Some(known)
+    }
+}
