@@ -137,4 +137,3 @@ def test_an_executor_that_is_killed_leaves_its_weights_to_the_next(
     first.wait()
     client = start().ready_client()
     check_all(client, expected)
-    check_all(start().ready_client(), expected)

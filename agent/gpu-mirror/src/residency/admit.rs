@@ -141,7 +141,10 @@ impl Device {
                 }
                 if self.is_worth_evicting(victim) {
                     self.evict(victim, freed);
-                    placed = self.place_missing(request);
+                    // An attempt takes long, and in vain as long as there is less room than bytes.
+                    if self.may_hold_missing(request) {
+                        placed = self.place_missing(request);
+                    }
                 }
             }
         }
@@ -164,6 +167,15 @@ impl Device {
             });
         }
         placed.map_err(|no_room| self.refusal(request, &no_room))
+    }
+
+    /// Returns false if the missing objects have more bytes than the tenant's holes and the chunks that it
+    /// may get.
+    fn may_hold_missing(&self, request: &Request<'_>) -> bool {
+        let arena = self.arenas.get(&request.tenant);
+        let holes = arena.map_or(0, |arena| arena.stats().waste_bytes());
+        let missing: u64 = self.missing(request).iter().map(|part| part.len).sum();
+        missing <= self.room(request).saturating_add(holes)
     }
 
     /// Returns true if the device's capacity allows this number of further bytes of chunks.
