@@ -12,7 +12,7 @@ use tetris_deploy_tests::skipped::skipped;
 
 use crate::cluster::install::{
     Applied, SYSTEM, image, look_at, on_the_cluster, require_absent, wait_for_daemons,
-    wait_for_rollout,
+    wait_for_definitions, wait_for_rollout,
 };
 
 const NAMESPACE: &str = "tetris-e2e-gateway";
@@ -102,10 +102,7 @@ fn a_function_serves_from_zero_and_goes_back() {
 }
 
 fn follow(python: &str) -> Result<()> {
-    for resource in ["inferencefunctions", "modelprofiles"] {
-        let crd = format!("crd/{resource}.tetris.dev");
-        Kubectl.run(&["wait", &crd, "--for=condition=Established", "--timeout=60s"])?;
-    }
+    wait_for_definitions()?;
     wait_for_daemons()?;
     wait_for_rollout("deployment/tetris-scaler")?;
     wait_for_rollout("deployment/tetris-gateway")?;
@@ -242,7 +239,7 @@ fn told(what: &str) {
 }
 
 /// The function, with its servers' image.
-fn served(image: &str) -> Result<Objects> {
+pub fn served(image: &str) -> Result<Objects> {
     let mut objects = Objects::parse(include_str!("../../../cluster/served.yaml"))?;
     let mut all = objects.0.iter_mut();
     let function = all.find(|object| object["kind"] == "InferenceFunction");

@@ -79,6 +79,16 @@ pub fn wait_for_daemons() -> Result<()> {
     wait_for_rollout("daemonset/tetris-node")
 }
 
+/// Waits until the API server takes functions and profiles.
+pub fn wait_for_definitions() -> Result<()> {
+    for resource in ["inferencefunctions", "modelprofiles"] {
+        let definition = format!("crd/{resource}.tetris.dev");
+        let established = ["--for=condition=Established", "--timeout=60s"];
+        Kubectl.run(&[&["wait", &definition][..], &established].concat())?;
+    }
+    Ok(())
+}
+
 pub fn wait_for_rollout(what: &str) -> Result<()> {
     let args = ["rollout", "status", "-n", SYSTEM, what, "--timeout=240s"];
     Kubectl.run(&args).map(drop)

@@ -6,9 +6,10 @@ use tetris_deploy_tests::cluster::{Kubectl, get, wait_for};
 use tetris_deploy_tests::objects::{Objects, list, pairs, text};
 use tetris_deploy_tests::skipped::skipped;
 
+use crate::cluster::gateway;
 use crate::cluster::install::{
     Applied, SYSTEM, image, look_at, on_the_cluster, require_absent, wait_for_daemons,
-    wait_for_rollout,
+    wait_for_definitions, wait_for_rollout,
 };
 
 /// Kinds of the Prometheus operator, as API servers name them.
@@ -31,7 +32,13 @@ fn monitors_find_the_metrics_of_each_component() {
             skipped(&format!("the cluster has no {missing}"));
             return Ok(());
         }
-        require_absent(&["csi.tetris.dev", "namespace/tetris-system"])?;
+        require_absent(&[
+            "csi.tetris.dev",
+            "namespace/tetris-system",
+            "namespace/tetris-e2e-gateway",
+            "inferencefunctions.tetris.dev",
+            "modelprofiles.tetris.dev",
+        ])?;
         let images = [
             image("TETRIS_IMAGE_NODE", "tetris-node"),
             image("TETRIS_IMAGE_SCALER", "tetris-scaler"),
@@ -42,10 +49,14 @@ fn monitors_find_the_metrics_of_each_component() {
         let webhook = Objects::rendered("tests/cluster/webhook", &images)?;
         install.0.extend(webhook.0);
         let install = Applied::new("the install", install)?;
+        // A gateway counts by function, and so has no metrics without one. At zero it needs no image.
+        wait_for_definitions()?;
+        let function = Applied::new("the function", gateway::served("python")?)?;
         let overlay = Objects::rendered("overlays/monitoring", &[])?;
         let monitoring = Applied::new("the monitoring overlay", overlay)?;
         require_metrics(&monitoring.objects).map_err(|error| error.context(state()))?;
         monitoring.remove()?;
+        function.remove()?;
         install.remove()
     });
 }

@@ -8,7 +8,9 @@ use tetris_deploy_tests::objects::{Objects, list, text};
 
 use crate::attacks::{self, GATES, SCALER, WEBHOOK};
 use crate::cluster::account::{Account, Answer};
-use crate::cluster::install::{APPLY, Applied, SYSTEM, look_at, on_the_cluster, require_absent};
+use crate::cluster::install::{
+    APPLY, Applied, SYSTEM, look_at, on_the_cluster, require_absent, wait_for_definitions,
+};
 use crate::cluster::program::Program;
 use crate::cluster::scaling::add_tensors;
 
@@ -73,11 +75,7 @@ fn earlier_secret() -> Value {
 }
 
 fn try_it(install: &Objects, function: Objects) -> Result<()> {
-    for resource in ["inferencefunctions", "modelprofiles"] {
-        let crd = format!("crd/{resource}.tetris.dev");
-        let established = ["--for=condition=Established", "--timeout=60s"];
-        Kubectl.run(&["wait", &crd, established[0], established[1]])?;
-    }
+    wait_for_definitions()?;
     let webhook = Account::new(WEBHOOK)?;
     wait_for("the policies to be in force", || {
         let mut secret = Kubectl.json(&["get", "secret", "tetris-webhook-tls", "-n", SYSTEM])?;

@@ -11,7 +11,7 @@ use tetris_deploy_tests::objects::{Objects, list, pairs, text};
 
 use crate::cluster::install::{
     Applied, SYSTEM, config_map, image, look_at, on_the_cluster, require_absent, wait_for_daemons,
-    wait_for_rollout,
+    wait_for_definitions, wait_for_rollout,
 };
 
 pub const NAMESPACE: &str = "tetris-e2e-scaler";
@@ -42,11 +42,7 @@ fn instances_follow_the_load() {
 }
 
 fn follow(images: &[(&str, String)]) -> Result<()> {
-    for resource in ["inferencefunctions", "modelprofiles"] {
-        let crd = format!("crd/{resource}.tetris.dev");
-        let established = ["--for=condition=Established", "--timeout=60s"];
-        Kubectl.run(&["wait", &crd, established[0], established[1]])?;
-    }
+    wait_for_definitions()?;
     wait_for_daemons()?;
     wait_for_rollout("deployment/tetris-scaler")?;
     let mut objects = Objects::rendered("tests/cluster/function", images)?;

@@ -18,7 +18,9 @@ use serde_json::json;
 use tetris_deploy_tests::cluster::{Kubectl, wait_for};
 use tetris_deploy_tests::objects::{Objects, list, text};
 
-use crate::cluster::install::{Applied, look_at, on_the_cluster, require_absent};
+use crate::cluster::install::{
+    Applied, look_at, on_the_cluster, require_absent, wait_for_definitions,
+};
 use client::Api;
 use figures::Figures;
 use nodes::Nodes;
@@ -46,10 +48,7 @@ fn pods_are_where_they_were_planned() {
         let _cordoned = Cordoned::new()?;
         let _namespaces = Applied::new("the namespaces", resources::namespaces())?;
         let install = Applied::new("the rights", install()?)?;
-        for resource in ["inferencefunctions", "modelprofiles"] {
-            let crd = format!("crd/{resource}.tetris.dev");
-            Kubectl.run(&["wait", &crd, "--for=condition=Established", "--timeout=60s"])?;
-        }
+        wait_for_definitions()?;
         let api = Arc::new(Api::new()?);
         let counts = std::env::var("TETRIS_PLACEMENT_NODES").unwrap_or("3,20,200".to_owned());
         for count in counts.split(',') {
