@@ -29,7 +29,10 @@ fn main() -> Result<()> {
             grid.together > 0,
             "--sweep runs all applications together: expected --copies of 1 or more, found 0"
         );
-        let found = sweep::sweep(grid, args.random(), &|done, all| progress(done, all, "traces")).context("simulating")?;
+        let found = sweep::sweep(grid, args.random(), &|done, all| {
+            progress(done, all, "traces")
+        })
+        .context("simulating")?;
         return args
             .report
             .write(&found, sweep_text::report, sweep_html::page);

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tetris_scaler_dispatch::{Outcome, RequestId};
 use tetris_scaler_dispatch::gpu::{
     Assignment, GpuId, GpuModel, GpuRequest, GpuScheduler, ModelId, Source, Topology,
 };
+use tetris_scaler_dispatch::{Outcome, RequestId};
 
 use crate::events::Events;
 

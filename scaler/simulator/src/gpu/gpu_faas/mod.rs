@@ -178,7 +178,7 @@ pub fn simulate(setting: &FaasSetting, policy: GpuPolicy) -> FaasOutcome {
         topology: &topology,
         models: &models,
         watched: ModelId(0),
- limits: Limits::default(),
+        limits: Limits::default(),
     };
     FaasOutcome::of(&engine.run(&setting.requests()))
 }

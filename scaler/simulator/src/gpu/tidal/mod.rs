@@ -39,7 +39,7 @@ pub struct TidalGrid {
 impl Default for TidalGrid {
     fn default() -> Self {
         Self {
-            per_minute: 150,
+            per_minute: 260,
             seconds: 6 * 3_600,
             seed: 1,
         }
@@ -109,6 +109,7 @@ impl TidalGrid {
             keep_alive: KeepAlive::LoadingTime,
             gpus: 8,
             room: GpuRoom::OneInstance,
+            holds_idle: false,
             scheduling: Scheduling::Soonest,
             more_tokens: 0,
             router_us: 0,

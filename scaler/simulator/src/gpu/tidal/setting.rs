@@ -16,16 +16,14 @@ pub enum KeepAlive {
     Seconds(u64),
 }
 
-/// Memory of GPUs and of the idle instances there.
+/// Memory of a GPU for instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GpuRoom {
-    /// An instance has its GPU for itself until its keep-alive ends.
+    /// One instance, of any model.
     OneInstance,
-    /// As many instances as fit into so many megabytes; each has its memory until its keep-alive ends.
-    Held(u64),
-    /// The same, and an idle instance goes when another needs the room.
-    Evictable(u64),
+    /// As many instances as fit into a number of megabytes.
+    Shared(u64),
 }
 
 /// Order of requests and their places.
@@ -74,6 +72,9 @@ pub struct TidalSetting {
     pub gpus: u32,
     /// Memory of GPUs.
     pub room: GpuRoom,
+    /// True if an idle instance has its room until its keep-alive ends, false if it goes when another
+    /// function needs the room.
+    pub holds_idle: bool,
     /// Order of requests and their places.
     pub scheduling: Scheduling,
     /// Tokens of an answer after the first.
@@ -97,7 +98,7 @@ impl TidalSetting {
     pub(super) const fn memory_bytes(&self, templates: u64) -> u64 {
         match self.room {
             GpuRoom::OneInstance => self.largest() + templates,
-            GpuRoom::Held(mb) | GpuRoom::Evictable(mb) => mb * 1_000_000,
+            GpuRoom::Shared(mb) => mb * 1_000_000,
         }
     }
 

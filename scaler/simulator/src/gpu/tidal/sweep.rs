@@ -8,8 +8,12 @@ use super::setting::{GpuRoom, KeepAlive, Scheduling, TemplateSetting, TidalSetti
 /// Megabytes of a GPU for weights, beside contexts and caches, where instances share it.
 const SHARED_MB: u64 = 44_000;
 
-/// Settings with their difference from the main one.
+/// Settings with their difference from the main one. They are a third as long.
 pub(super) fn cases(main: &TidalSetting) -> Vec<(String, TidalSetting)> {
+    let main = &TidalSetting {
+        seconds: (main.seconds / 3).max(60),
+        ..main.clone()
+    };
     let mut cases: Vec<(String, TidalSetting)> = Vec::new();
     let mut add = |case: String, change: &dyn Fn(&mut TidalSetting)| {
         let mut setting = main.clone();
@@ -22,8 +26,9 @@ pub(super) fn cases(main: &TidalSetting) -> Vec<(String, TidalSetting)> {
             one.per_minute = per_minute;
         });
     }
+    add("no change".to_owned(), &|_| {});
     for seed in 1..=4 {
-        let seed = main.seed + seed;
+        let seed = main.seed.wrapping_add(seed);
         add(format!("seed {seed}"), &|one| one.seed = seed);
     }
     for trace in [TraceKind::Stable, TraceKind::Periodic] {
@@ -38,11 +43,15 @@ pub(super) fn cases(main: &TidalSetting) -> Vec<(String, TidalSetting)> {
     for turn in [1, 2] {
         add(format!("rates turned by {turn}"), &|one| one.turn = turn);
     }
-    for (case, room) in [
-        ("GPUs hold instances of 44 GB", GpuRoom::Held(SHARED_MB)),
-        ("the same, idle ones can go", GpuRoom::Evictable(SHARED_MB)),
+    for (case, room, holds_idle) in [
+        ("idle instances stay", GpuRoom::OneInstance, true),
+        ("44 GB for instances", GpuRoom::Shared(SHARED_MB), false),
+        ("the same, idle ones stay", GpuRoom::Shared(SHARED_MB), true),
     ] {
-        add(case.to_owned(), &|one| one.room = room);
+        add(case.to_owned(), &|one| {
+            one.room = room;
+            one.holds_idle = holds_idle;
+        });
     }
     for (case, scheduling) in [
         ("first come, first served", Scheduling::Fifo),
@@ -50,14 +59,26 @@ pub(super) fn cases(main: &TidalSetting) -> Vec<(String, TidalSetting)> {
     ] {
         add(case.to_owned(), &|one| one.scheduling = scheduling);
     }
-    for tokens in [10, 99] {
-        add(format!("{tokens} tokens after the first"), &|one| {
-            one.more_tokens = tokens;
-        });
+    for (tokens, percent) in [(10, 100), (99, 30)] {
+        let per_minute = main.per_minute * percent / 100;
+        add(
+            format!("{tokens} more tokens, {per_minute} requests/min"),
+            &|one| {
+                one.more_tokens = tokens;
+                one.per_minute = per_minute;
+            },
+        );
     }
-    add("ServerlessLLM's router: 1 s".to_owned(), &|one| {
-        one.router_us = 1_000_000;
-    });
+    for percent in [20, 100] {
+        let per_minute = main.per_minute * percent / 100;
+        add(
+            format!("router of 1 s, {per_minute} requests/min"),
+            &|one| {
+                one.router_us = 1_000_000;
+                one.per_minute = per_minute;
+            },
+        );
+    }
     for kind in FunctionKind::ALL {
         if kind != main.templates.kind {
             add(format!("templates of {}", kind.name()), &|one| {
@@ -71,16 +92,25 @@ pub(super) fn cases(main: &TidalSetting) -> Vec<(String, TidalSetting)> {
             ..one.templates
         };
     });
-    for percent in [20, 50, 80] {
+    for (percent, room, holds_idle) in [
+        (50, GpuRoom::OneInstance, false),
+        (20, GpuRoom::OneInstance, true),
+        (50, GpuRoom::OneInstance, true),
+        (100, GpuRoom::Shared(SHARED_MB), false),
+        (100, GpuRoom::Shared(SHARED_MB), true),
+    ] {
         let per_minute = main.per_minute * percent / 100;
-        add(format!("10 s, {per_minute} requests/min"), &|one| {
+        let room_name = match room {
+            GpuRoom::OneInstance => "",
+            GpuRoom::Shared(_) => ", 44 GB",
+        };
+        let stay = if holds_idle { ", idle ones stay" } else { "" };
+        add(format!("10 s, {per_minute}/min{room_name}{stay}"), &|one| {
             one.keep_alive = KeepAlive::Seconds(10);
             one.per_minute = per_minute;
+            one.room = room;
+            one.holds_idle = holds_idle;
         });
     }
-    add("10 s, 44 GB, idle ones can go".to_owned(), &|one| {
-        one.keep_alive = KeepAlive::Seconds(10);
-        one.room = GpuRoom::Evictable(SHARED_MB);
-    });
     cases
 }

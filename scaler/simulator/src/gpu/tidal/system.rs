@@ -14,7 +14,7 @@ use crate::gpu::idle::Limits;
 use crate::gpu::record::GpuRecords;
 
 use super::functions::{Arrival, Function};
-use super::setting::{GpuRoom, Scheduling, TidalSetting};
+use super::setting::{Scheduling, TidalSetting};
 
 /// A system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -149,7 +149,9 @@ fn policy(scheduling: Scheduling) -> GpuPolicy {
 /// GPUs of four servers with two each, and a link of its own for each GPU.
 fn topology(setting: &TidalSetting, templates: &[Template]) -> Topology {
     let gpu = |number| {
-        let here = templates.iter().filter(|one| one.gpus.contains(&GpuId(number)));
+        let here = templates
+            .iter()
+            .filter(|one| one.gpus.contains(&GpuId(number)));
         Gpu {
             memory_bytes: setting.memory_bytes(here.map(|one| one.bytes).sum()),
             node: number / 2,
@@ -258,7 +260,7 @@ pub(super) fn run(setting: &TidalSetting, system: TidalSystem, arrivals: &[Arriv
         limits: Limits {
             timeout_us: Some(setting.timeout_s * 1_000_000),
             keep_us: Some(keep_us),
-            holds_idle: !matches!(setting.room, GpuRoom::Evictable(_)),
+            holds_idle: setting.holds_idle,
         },
     };
     engine.run(&requests)

@@ -8,6 +8,7 @@ use super::*;
 
 fn setting() -> TidalSetting {
     TidalSetting {
+        per_minute: 150,
         seconds: 300,
         ..TidalGrid::default().setting()
     }
@@ -103,12 +104,19 @@ fn an_instance_is_warm_within_its_keep_alive_and_cold_after_it() {
         ..setting()
     };
     let missed = |system, after_s: u64, function| {
-        let records = run(&setting, system, &[(0, function), (after_s * 1_000_000, function)]);
+        let records = run(
+            &setting,
+            system,
+            &[(0, function), (after_s * 1_000_000, function)],
+        );
         records.requests[1].missed
     };
     let [plain, dynamic] = [0, 4];
     for system in TidalSystem::ALL {
-        assert!(!missed(system, 5, plain) && missed(system, 20, plain), "{system:?}");
+        assert!(
+            !missed(system, 5, plain) && missed(system, 20, plain),
+            "{system:?}"
+        );
     }
     assert!(missed(TidalSystem::Tidal, 5, dynamic));
     assert!(missed(TidalSystem::ServerlessLlm, 5, dynamic));
@@ -117,25 +125,26 @@ fn an_instance_is_warm_within_its_keep_alive_and_cold_after_it() {
 }
 
 #[test]
-fn an_idle_instance_has_its_gpu_for_itself_until_it_goes() {
-    let at = |room| {
+fn an_idle_instance_that_stays_has_its_room_until_its_keep_alive_ends() {
+    let at = |room, holds_idle| {
         let setting = TidalSetting {
             keep_alive: KeepAlive::Seconds(10),
             gpus: 1,
             room,
+            holds_idle,
             ..setting()
         };
         // Two models of 15.7 GB, the second as soon as the first is idle.
         let records = run(&setting, TidalSystem::Tidal, &[(0, 0), (2_000_000, 1)]);
         records.requests[1].latency_us.unwrap()
     };
-    let alone = at(GpuRoom::OneInstance);
+    let alone = at(GpuRoom::OneInstance, true);
     assert!((8_000_000..10_000_000).contains(&alone), "{alone}");
-    for room in [GpuRoom::Held(44_000), GpuRoom::Evictable(44_000), GpuRoom::Evictable(20_000)] {
-        assert!(at(room) < 1_000_000, "{room:?}");
+    assert_eq!(at(GpuRoom::Shared(20_000), true), alone);
+    assert!(at(GpuRoom::Shared(44_000), true) < 1_000_000);
+    for room in [GpuRoom::OneInstance, GpuRoom::Shared(44_000)] {
+        assert!(at(room, false) < 1_000_000, "{room:?}");
     }
-    let held = at(GpuRoom::Held(20_000));
-    assert_eq!(held, alone);
 }
 
 #[test]
@@ -147,7 +156,11 @@ fn a_request_leaves_after_the_timeout() {
     };
     let arrivals = vec![(0, 11), (1, 3), (2, 7)];
     let records = run(&setting, TidalSystem::ServerlessLlm, &arrivals);
-    let served: Vec<bool> = records.requests.iter().map(|one| one.latency_us.is_some()).collect();
+    let served: Vec<bool> = records
+        .requests
+        .iter()
+        .map(|one| one.latency_us.is_some())
+        .collect();
     assert_eq!(served, [false, false, true]);
 }
 
@@ -170,15 +183,15 @@ fn kinds() -> impl Strategy<Value = TraceKind> {
 }
 
 fn rooms() -> impl Strategy<Value = GpuRoom> {
-    prop::sample::select(vec![
-        GpuRoom::OneInstance,
-        GpuRoom::Held(44_000),
-        GpuRoom::Evictable(44_000),
-    ])
+    prop::sample::select(vec![GpuRoom::OneInstance, GpuRoom::Shared(44_000)])
 }
 
 fn schedulings() -> impl Strategy<Value = Scheduling> {
-    prop::sample::select(vec![Scheduling::Soonest, Scheduling::Fifo, Scheduling::Lalbo3])
+    prop::sample::select(vec![
+        Scheduling::Soonest,
+        Scheduling::Fifo,
+        Scheduling::Lalbo3,
+    ])
 }
 
 prop_compose! {
@@ -188,6 +201,7 @@ prop_compose! {
         turn in 0..3_u32,
         gpus in 2..9_u32,
         room in rooms(),
+        holds_idle: bool,
         scheduling in schedulings(),
         keep_s in prop::option::of(0..20_u64),
         timeout_s in 1..60_u64,
@@ -202,6 +216,7 @@ prop_compose! {
             seconds: 60,
             gpus,
             room,
+            holds_idle,
             scheduling,
             timeout_s,
             more_tokens,

@@ -249,7 +249,7 @@ pub fn simulate(setting: &NodeSetting, variant: Variant) -> NodeOutcome {
                 topology: &topology,
                 models: &models,
                 watched: ModelId(0),
- limits: Limits::default(),
+                limits: Limits::default(),
             };
             engine.run(&requests)
         }
