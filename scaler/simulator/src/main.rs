@@ -30,7 +30,7 @@ fn main() -> Result<()> {
             "--sweep runs all applications together: expected --copies of 1 or more, found 0"
         );
         let found = sweep::sweep(grid, args.random(), &|done, all| {
-            progress(done, all, "traces")
+            progress(done, all, "traces");
         })
         .context("simulating")?;
         return args

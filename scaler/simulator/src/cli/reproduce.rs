@@ -16,11 +16,14 @@ use super::{gpu_faas_text, tidal_text, torpor_text};
 #[derive(Debug, Subcommand)]
 pub enum Reproduce {
     /// Repeat the evaluation of GPU-FaaS: LB, LALB and LALBO3 on 12 GPUs
-    ReproduceGpuFaas(GpuFaasArgs),
+    #[command(name = "reproduce-gpu-faas")]
+    GpuFaas(GpuFaasArgs),
     /// Repeat the evaluation of Torpor, and families of models that share a base
-    ReproduceTorpor(TorporArgs),
+    #[command(name = "reproduce-torpor")]
+    Torpor(TorporArgs),
     /// Repeat TIDAL's evaluation with traces (figure 19): sixteen functions on eight GPUs
-    ReproduceTidal(TidalArgs),
+    #[command(name = "reproduce-tidal")]
+    Tidal(TidalArgs),
 }
 
 /// Arguments of `reproduce-gpu-faas`.
@@ -97,7 +100,7 @@ impl Reproduce {
     /// Fails if standard output cannot be written.
     pub fn run(&self, progress: &dyn Fn(usize, usize)) -> Result<()> {
         match self {
-            Self::ReproduceGpuFaas(args) => {
+            Self::GpuFaas(args) => {
                 let report = gpu_faas::reproduce(FaasGrid {
                     minutes: args.minutes,
                     seeds: args.seeds,
@@ -111,7 +114,7 @@ impl Reproduce {
                 });
                 print(args.format, &report, gpu_faas_text::report)
             }
-            Self::ReproduceTorpor(args) => {
+            Self::Torpor(args) => {
                 let report = torpor::reproduce(TorporGrid {
                     seconds: args.seconds,
                     memory_mb: args.memory_mb,
@@ -119,7 +122,7 @@ impl Reproduce {
                 });
                 print(args.format, &report, torpor_text::report)
             }
-            Self::ReproduceTidal(args) => {
+            Self::Tidal(args) => {
                 let grid = TidalGrid {
                     per_minute: args.per_minute,
                     seconds: args.seconds,

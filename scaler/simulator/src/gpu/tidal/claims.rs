@@ -76,7 +76,7 @@ pub(super) fn claims(
         20,
     )];
     let of = |runs: &TidalRuns, system| runs.find(system).map(|run| run.outcome.clone());
-    let Some([sllm, tidal, dk, dk6g]) = all(short, of) else {
+    let Some([baseline, tidal, dk, dk6g]) = all(short, of) else {
         return claims;
     };
     let p95 = |one: &TidalOutcome| one.percentile_us(95);
@@ -84,7 +84,7 @@ pub(super) fn claims(
         "19a",
         "Tidal: p95 against ServerlessLLM, %",
         -7_600,
-        change(p95(&sllm), p95(&tidal)),
+        change(p95(&baseline), p95(&tidal)),
         500,
     ));
     for (name, before, after) in [
@@ -118,7 +118,7 @@ pub(super) fn claims(
         change(dk.others_mean_us, dk6g.others_mean_us),
         UNHURT,
     ));
-    let Some([sllm, tidal, dk, dk6g]) = all(long, of) else {
+    let Some([baseline, tidal, dk, dk6g]) = all(long, of) else {
         return claims;
     };
     let mut from = 0;
@@ -126,7 +126,7 @@ pub(super) fn claims(
         let stage = |one: &TidalOutcome| one.stages_us.get(at).copied().unwrap_or(0);
         for (system, one) in [("Tidal", &tidal), ("Tidal-DK", &dk), ("Tidal-DK-6G", &dk6g)] {
             let name = format!("{system}: mean from {from} % to {to} % against ServerlessLLM, %");
-            let value = change(stage(&sllm), stage(one));
+            let value = change(stage(&baseline), stage(one));
             claims.push(TidalClaim::at_most("19b", name, value, GAIN));
         }
         from = to;
@@ -137,9 +137,8 @@ pub(super) fn claims(
 /// Number of percentiles at which `after` is slower by more than a hundredth.
 fn slower(before: &TidalOutcome, after: &TidalOutcome) -> i64 {
     let pairs = before.percentiles_us.iter().zip(&after.percentiles_us);
-    pairs
-        .filter(|(one, other)| **other > **one + **one / 100)
-        .count() as i64
+    let slower = pairs.filter(|(one, other)| **other > **one + **one / 100);
+    i64::try_from(slower.count()).unwrap_or(i64::MAX)
 }
 
 fn all(
@@ -170,5 +169,6 @@ fn cold_factor(setting: &TidalSetting) -> i64 {
         })
         .collect();
     let sum: u64 = factors.iter().sum();
-    sum.checked_div(factors.len() as u64).unwrap_or(0) as i64
+    let mean = sum.checked_div(factors.len() as u64).unwrap_or(0);
+    i64::try_from(mean).unwrap_or(i64::MAX)
 }
