@@ -58,9 +58,10 @@ reproduce-gpu-faas *ARGS:
 reproduce-torpor *ARGS:
     cargo run --release --locked -p tetris-scaler-simulator -- reproduce-torpor {{ARGS}}
 
-# The evaluation of TIDAL on the simulated device: the paper's figures beside ours. `--format json` for all of them
-reproduce-tidal *ARGS:
-    cargo run --release --locked -p tetris-gpu-bench --bin reproduce-tidal -- {{ARGS}}
+# The evaluation of TIDAL, the paper's figures beside ours: starts on the simulated device, then figure 19 in the simulator. `json 1` for one round of starts as JSON
+reproduce-tidal FORMAT="text" ROUNDS="5":
+    cargo run --release --locked -p tetris-gpu-bench --bin reproduce-tidal -- --format {{FORMAT}} --rounds {{ROUNDS}}
+    cargo run --release --locked -p tetris-scaler-simulator -- reproduce-tidal --format {{FORMAT}}
 
 # Policies of requests to GPUs in the real gateway, with simulated executors, beside the simulator: minutes
 compare-gpu-policies:

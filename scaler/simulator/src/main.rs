@@ -15,7 +15,7 @@ use cli::{Args, dispatch_html, dispatch_text, html, sweep_html, sweep_text, text
 fn main() -> Result<()> {
     let args = Args::parse();
     if let Some(reproduce) = &args.reproduce {
-        return reproduce.run();
+        return reproduce.run(&|done, all| progress(done, all, "settings"));
     }
     if args.dispatch {
         let found = compare_dispatch(args.dispatch_grid()).context("simulating")?;
@@ -29,7 +29,10 @@ fn main() -> Result<()> {
             grid.together > 0,
             "--sweep runs all applications together: expected --copies of 1 or more, found 0"
         );
-        let found = sweep::sweep(grid, args.random(), &progress).context("simulating")?;
+        let found = sweep::sweep(grid, args.random(), &|done, all| {
+            progress(done, all, "traces");
+        })
+        .context("simulating")?;
         return args
             .report
             .write(&found, sweep_text::report, sweep_html::page);
@@ -40,12 +43,12 @@ fn main() -> Result<()> {
     args.report.write(&comparison, text::report, html::page)
 }
 
-/// Shows on a terminal how far a sweep has come.
-fn progress(done: usize, all: usize) {
+/// Shows on a terminal how many of the `units` of a sweep are done.
+fn progress(done: usize, all: usize, units: &str) {
     let mut stderr = io::stderr().lock();
     if stderr.is_terminal() {
         let end = if done == all { "\n" } else { "" };
-        let _unseen = write!(stderr, "\r{done} of {all} traces{end}");
+        let _unseen = write!(stderr, "\r{done} of {all} {units}{end}");
         let _unseen = stderr.flush();
     }
 }

@@ -87,6 +87,14 @@ impl GpuScheduler {
         }
     }
 
+    /// Keeps a loaded model in the memory of a GPU: no load evicts it, until
+    /// [`observe_memory`](Self::observe_memory) finds it gone or the GPU is lost. So the owner keeps an
+    /// instance alive, or the prefix of a model. Returns false if the model is not there.
+    pub fn hold_model(&mut self, gpu: GpuId, model: ModelId) -> bool {
+        let state = self.pool.gpu_mut(gpu);
+        state.is_some_and(|state| state.memory.hold(model))
+    }
+
     /// Notes that the executor of a GPU does not answer. It gets nothing until
     /// [`restore_gpu`](Self::restore_gpu), and its memory counts as empty. Requests of its local queue
     /// wait for any GPU again. The running request stays there: its own end tells whether it was

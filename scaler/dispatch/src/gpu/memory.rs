@@ -23,12 +23,14 @@ pub(crate) struct Resident {
     pins: u32,
     /// True once all bytes are there.
     pub loaded: bool,
+    /// True if no load may evict the model.
+    held: bool,
     objects: Vec<ObjectId>,
 }
 
 impl Resident {
     pub(crate) const fn is_pinned(&self) -> bool {
-        self.pins > 0
+        self.held || self.pins > 0
     }
 }
 
@@ -71,6 +73,9 @@ impl DeviceMemory {
         let known: Vec<ModelId> = self.models.keys().copied().collect();
         for id in known {
             if there.iter().all(|&(other, _)| other != id) {
+                if let Some(one) = self.models.get_mut(&id) {
+                    one.held = false;
+                }
                 self.evict(id);
             }
         }
@@ -191,6 +196,7 @@ impl DeviceMemory {
                 used_us: now_us,
                 pins: 1,
                 loaded: false,
+                held: false,
                 objects,
             },
         );
@@ -201,6 +207,16 @@ impl DeviceMemory {
         if let Some(one) = self.models.get_mut(&id) {
             one.loaded = true;
         }
+    }
+
+    /// Keeps a loaded model until [`observe`](Self::observe) finds it gone. Returns false if it is not
+    /// there.
+    pub(crate) fn hold(&mut self, id: ModelId) -> bool {
+        let Some(one) = self.models.get_mut(&id).filter(|one| one.loaded) else {
+            return false;
+        };
+        one.held = true;
+        true
     }
 
     /// Notes a use of the model, and keeps it until it is unpinned.

@@ -8,6 +8,7 @@ pub mod reproduce;
 pub mod sweep_html;
 pub mod sweep_text;
 pub mod text;
+pub mod tidal_text;
 pub mod torpor_text;
 
 use clap::Parser;

@@ -6,18 +6,24 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use tetris_scaler_simulator::gpu::gpu_faas::{self, FaasGrid, Popularity};
+use tetris_scaler_simulator::gpu::tidal::{self, TidalGrid};
 use tetris_scaler_simulator::gpu::torpor::{self, TorporGrid};
 use tetris_simulation::ReportFormat;
 
-use super::{gpu_faas_text, torpor_text};
+use super::{gpu_faas_text, tidal_text, torpor_text};
 
 /// A paper to repeat.
 #[derive(Debug, Subcommand)]
 pub enum Reproduce {
     /// Repeat the evaluation of GPU-FaaS: LB, LALB and LALBO3 on 12 GPUs
-    ReproduceGpuFaas(GpuFaasArgs),
+    #[command(name = "reproduce-gpu-faas")]
+    GpuFaas(GpuFaasArgs),
     /// Repeat the evaluation of Torpor, and families of models that share a base
-    ReproduceTorpor(TorporArgs),
+    #[command(name = "reproduce-torpor")]
+    Torpor(TorporArgs),
+    /// Repeat TIDAL's evaluation with traces (figure 19): sixteen functions on eight GPUs
+    #[command(name = "reproduce-tidal")]
+    Tidal(TidalArgs),
 }
 
 /// Arguments of `reproduce-gpu-faas`.
@@ -57,6 +63,23 @@ pub struct TorporArgs {
     format: ReportFormat,
 }
 
+/// Arguments of `reproduce-tidal`.
+#[derive(Debug, Args)]
+pub struct TidalArgs {
+    /// Requests per minute of all functions together
+    #[arg(long, value_name = "N", default_value_t = TidalGrid::default().per_minute, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    per_minute: u64,
+    /// Length of each run in seconds
+    #[arg(long, default_value_t = TidalGrid::default().seconds, value_parser = clap::value_parser!(u64).range(60..=1_000_000))]
+    seconds: u64,
+    /// Seed of traces and arrivals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Format of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
+}
+
 /// Popularity on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PopularityName {
@@ -69,14 +92,15 @@ enum PopularityName {
 }
 
 impl Reproduce {
-    /// Runs the command and prints its report.
+    /// Runs the command and prints its report. Calls `progress` with the number of settings that
+    /// are done and of all, where there are many.
     ///
     /// # Errors
     ///
     /// Fails if standard output cannot be written.
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self, progress: &dyn Fn(usize, usize)) -> Result<()> {
         match self {
-            Self::ReproduceGpuFaas(args) => {
+            Self::GpuFaas(args) => {
                 let report = gpu_faas::reproduce(FaasGrid {
                     minutes: args.minutes,
                     seeds: args.seeds,
@@ -90,13 +114,22 @@ impl Reproduce {
                 });
                 print(args.format, &report, gpu_faas_text::report)
             }
-            Self::ReproduceTorpor(args) => {
+            Self::Torpor(args) => {
                 let report = torpor::reproduce(TorporGrid {
                     seconds: args.seconds,
                     memory_mb: args.memory_mb,
                     seed: args.seed,
                 });
                 print(args.format, &report, torpor_text::report)
+            }
+            Self::Tidal(args) => {
+                let grid = TidalGrid {
+                    per_minute: args.per_minute,
+                    seconds: args.seconds,
+                    seed: args.seed,
+                };
+                let report = tidal::reproduce(grid, progress);
+                print(args.format, &report, tidal_text::report)
             }
         }
     }

@@ -1,14 +1,15 @@
 //! The engine: requests, GPUs that execute them, and loads over links that neighbors share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tetris_scaler_dispatch::Outcome;
 use tetris_scaler_dispatch::gpu::{
     Assignment, GpuId, GpuModel, GpuRequest, GpuScheduler, ModelId, Source, Topology,
 };
+use tetris_scaler_dispatch::{Outcome, RequestId};
 
 use crate::events::Events;
 
+use super::idle::{IdleModels, Limits};
 use super::links::Links;
 use super::record::{GpuRecords, Record};
 
@@ -19,6 +20,10 @@ enum Event {
     Transfer(GpuId, u64),
     /// The request of a GPU has its result.
     Done(GpuId, u64),
+    /// A request may still wait, and leaves then.
+    Timeout(GpuRequest),
+    /// A model of a GPU may have been idle for as long as it stays.
+    Idle(GpuId, ModelId),
 }
 
 /// A request on a GPU.
@@ -36,6 +41,8 @@ pub(super) struct Engine<'a> {
     pub models: &'a [GpuModel],
     /// Model whose copies are counted.
     pub watched: ModelId,
+    /// Limits of waiting requests and of idle models.
+    pub limits: Limits,
 }
 
 impl Engine<'_> {
@@ -48,6 +55,8 @@ impl Engine<'_> {
         let mut records = GpuRecords::new(self.topology.gpus.len());
         let mut links = Links::default();
         let mut running: BTreeMap<GpuId, Run> = BTreeMap::new();
+        let mut waiting: BTreeSet<RequestId> = BTreeSet::new();
+        let mut idle = IdleModels::default();
         let mut number = 0;
         loop {
             let moments = [events.next_us(), links.next_end_us()];
@@ -67,6 +76,9 @@ impl Engine<'_> {
                     Event::Arrival(request) => {
                         if self.scheduler.offer(request).is_err() {
                             records.add(Record::refused(&request));
+                        } else if let Some(after_us) = self.limits.timeout_us {
+                            waiting.insert(request.id);
+                            events.push(now_us + after_us, Event::Timeout(request));
                         }
                     }
                     Event::Transfer(gpu, of) => {
@@ -83,15 +95,33 @@ impl Engine<'_> {
                             self.scheduler.complete(now_us, id, Outcome::Served);
                             records.add(Record::served(&run.assignment, run.given_us, now_us));
                             records.busy(gpu, now_us - run.given_us);
+                            let model = run.assignment.request.model;
+                            if let Some(at_us) =
+                                idle.start(now_us, &mut self.scheduler, &self.limits, gpu, model)
+                            {
+                                events.push(at_us, Event::Idle(gpu, model));
+                            }
                         }
+                    }
+                    Event::Timeout(request) => {
+                        if waiting.remove(&request.id) {
+                            self.scheduler.cancel(now_us, request.id);
+                            records.add(Record::refused(&request));
+                        }
+                    }
+                    Event::Idle(gpu, model) => {
+                        idle.expire(now_us, &mut self.scheduler, &self.limits, gpu, model);
                     }
                 }
             }
             while let Some(refused) = self.scheduler.reject(now_us) {
+                waiting.remove(&refused.id);
                 records.add(Record::refused(&refused));
             }
             while let Some(assignment) = self.scheduler.dispatch(now_us) {
                 let gpu = assignment.gpu;
+                waiting.remove(&assignment.request.id);
+                idle.stop(gpu, assignment.request.model);
                 number += 1;
                 let run = Run {
                     number,

@@ -171,3 +171,31 @@ fn the_reproduction_of_torpor_has_every_figure() {
         );
     }
 }
+
+#[test]
+fn the_reproduction_of_tidal_has_figure_19_and_follows_from_the_seed() {
+    let small = ["reproduce-tidal", "--seconds", "60", "--per-minute", "100"];
+    let text = command(&small).stdout;
+    assert_eq!(text, command(&small).stdout);
+    assert_ne!(
+        text,
+        command(&[&small[..], &["--seed", "2"]].concat()).stdout
+    );
+    let text = String::from_utf8(text).unwrap();
+    for part in ["-76.00", "Tidal-DK-6G", "Figure 19b", "LALBO3", "router"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    let json = command(&[&small[..], &["--format", "json"]].concat());
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let claims = report["claims"].as_array().unwrap();
+    let of = |figure: &str| claims.iter().filter(|one| one["figure"] == figure).count();
+    // Figure 19b has six stages of three systems.
+    assert_eq!((of("13"), of("19a"), of("19b")), (1, 8, 18));
+    for figure in ["short", "long"] {
+        let runs = report[figure]["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 4);
+        let cdf = &runs[0]["outcome"]["percentiles_us"];
+        assert_eq!(cdf.as_array().unwrap().len(), 100);
+    }
+    assert!(report["sweep"].as_array().unwrap().len() > 30);
+}

@@ -54,6 +54,31 @@ fn reported_models_without_room_in_the_record_stay_out_of_it() {
 }
 
 #[test]
+fn a_held_model_stays_until_it_is_gone_or_its_gpu_is_lost() {
+    let mut world = sharing(1);
+    world.observe(GpuId(0), &[0, 1]);
+    assert!(world.scheduler.hold_model(GpuId(0), ModelId(0)));
+    assert!(!world.scheduler.hold_model(GpuId(0), ModelId(2)));
+    for round in [2, 3, 1] {
+        world.offer(round, None);
+        let given = world.dispatch();
+        assert_eq!(given.len(), 1);
+        let resident: Vec<ModelId> = world.scheduler.resident(GpuId(0)).collect();
+        assert_eq!(resident.first(), Some(&ModelId(0)), "in round {round}");
+        world.complete(GpuId(0), Outcome::Served);
+    }
+    // Two held models leave no room.
+    assert!(world.scheduler.hold_model(GpuId(0), ModelId(1)));
+    world.offer(2, None);
+    assert_eq!(world.dispatch(), []);
+    world.observe(GpuId(0), &[0]);
+    assert_eq!(world.dispatch().len(), 1);
+    world.complete(GpuId(0), Outcome::Served);
+    world.suspend(GpuId(0));
+    assert_eq!(world.scheduler.resident(GpuId(0)).count(), 0);
+}
+
+#[test]
 fn a_request_of_a_suspended_gpu_ends_there_and_others_go_elsewhere() {
     let mut world = sharing(2);
     world.offer(0, None);

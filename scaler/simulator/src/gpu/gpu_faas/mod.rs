@@ -14,6 +14,7 @@ use serde::Serialize;
 use tetris_scaler_dispatch::gpu::{GpuPolicy, GpuScheduler, ModelId, SharingRules};
 
 use super::engine::Engine;
+use super::idle::Limits;
 use claims::{COPIES, FALSE_MISSES, LATENCY, MISSES, Named, VARIANCE, change};
 
 pub use claims::FaasClaim;
@@ -177,6 +178,7 @@ pub fn simulate(setting: &FaasSetting, policy: GpuPolicy) -> FaasOutcome {
         topology: &topology,
         models: &models,
         watched: ModelId(0),
+        limits: Limits::default(),
     };
     FaasOutcome::of(&engine.run(&setting.requests()))
 }

@@ -16,6 +16,7 @@ use serde::Serialize;
 use tetris_scaler_dispatch::gpu::{GpuScheduler, ModelId};
 
 use super::engine::Engine;
+use super::idle::Limits;
 use kinds::{BERT, DENSENET_201, RESNET_152};
 
 pub use node::{Links, NodeSetting};
@@ -248,6 +249,7 @@ pub fn simulate(setting: &NodeSetting, variant: Variant) -> NodeOutcome {
                 topology: &topology,
                 models: &models,
                 watched: ModelId(0),
+                limits: Limits::default(),
             };
             engine.run(&requests)
         }
