@@ -163,6 +163,35 @@ def test_constants_of_aot_inductor_are_those_that_the_program_gives(store: Path,
     assert python(store, program, weights) == [1.0, True, True]
 
 
+PACKAGED = f"""
+    import torch._inductor
+    path = os.path.join(os.path.dirname(sys.argv[1]), "packaged.pt2")
+    with torch.inference_mode():
+        if not os.path.exists(path):
+            program = torch.export.export(module(sys.argv[1]), (inputs,))
+            torch._inductor.aoti_compile_and_package(program, package_path=path)
+        model = torch._inductor.aoti_load_package(path)
+        close = torch.allclose(model(inputs), module(sys.argv[1])(inputs), atol=1e-4)
+    with open("/proc/self/maps") as maps:
+        lines = [line.split(maxsplit=5) for line in maps if line.endswith(".wrapper.so\\n")]
+    constants = [
+        fields[5].strip()
+        for fields in lines
+        for begin, end in [fields[0].split("-")]
+        if int(end, 16) - int(begin, 16) >= 2 * 4 * {WIDTH} ** 2
+    ]
+    print(json.dumps([close, constants]))
+"""
+
+
+def test_constants_that_aot_inductor_packages_are_in_a_library_of_each_process(store: Path, weights: Path) -> None:
+    found = [python(store, PACKAGED, weights) for _ in range(2)]
+    assert [close for close, _ in found] == [True, True]
+    # Both weights are in it. No page is shared with another process, which unpacks a library of its own.
+    [[one], [other]] = [constants for _, constants in found]
+    assert one != other
+
+
 QUANTIZED = """
     from torchao.quantization import Int8WeightOnlyConfig, quantize_
     quantized = module(sys.argv[1])
