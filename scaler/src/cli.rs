@@ -83,13 +83,23 @@ pub struct Run {
     #[arg(long, value_name = "ADDRESS")]
     pub extender_listen: Option<SocketAddr>,
     /// Namespace of the lease and of the service account
-    #[arg(long, env = "POD_NAMESPACE", hide_env_values = true, default_value = "tetris-system")]
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        hide_env_values = true,
+        default_value = "tetris-system"
+    )]
     pub namespace: String,
     /// Service account of the scaler, of which the daemons get tokens
     #[arg(long, value_name = "NAME", default_value = "tetris-scaler")]
     pub service_account: String,
     /// Name of this replica in the lease
-    #[arg(long, env = "POD_NAME", hide_env_values = true, default_value = "tetris-scaler")]
+    #[arg(
+        long,
+        env = "POD_NAME",
+        hide_env_values = true,
+        default_value = "tetris-scaler"
+    )]
     pub pod: String,
     /// Name of the lease
     #[arg(long, default_value = "tetris-scaler")]

@@ -12,7 +12,12 @@ use super::{Config, ConfigError, NodeFlags, StoreConfig};
 #[derive(Debug, Clone, Default, Args)]
 pub struct ConfigFlags {
     /// Configuration file (TOML); read again on SIGHUP
-    #[arg(long, value_name = "FILE", env = "TETRIS_NODE_CONFIG", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TETRIS_NODE_CONFIG",
+        hide_env_values = true
+    )]
     pub config: Option<PathBuf>,
     /// A store to look after, besides those of the file; can be repeated. A directory alone is the
     /// store `default`

@@ -44,7 +44,12 @@ pub struct Run {
     #[arg(long)]
     pub cluster: bool,
     /// Namespace of the gateways' pods, with --cluster
-    #[arg(long, env = "POD_NAMESPACE", hide_env_values = true, default_value = "tetris-system")]
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        hide_env_values = true,
+        default_value = "tetris-system"
+    )]
     pub namespace: String,
     /// Address for clients
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
@@ -56,7 +61,12 @@ pub struct Run {
     #[arg(long, value_name = "ADDRESS")]
     pub picker_listen: Option<SocketAddr>,
     /// Name of this gateway on its page /loads
-    #[arg(long, env = "POD_NAME", hide_env_values = true, default_value = "tetris-gateway")]
+    #[arg(
+        long,
+        env = "POD_NAME",
+        hide_env_values = true,
+        default_value = "tetris-gateway"
+    )]
     pub name: String,
 }
 

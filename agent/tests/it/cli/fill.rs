@@ -46,7 +46,7 @@ fn load_prints_a_row_per_model() {
     let text = site.run(&args).expect(0).stdout;
     let lines: Vec<&str> = text.lines().collect();
     assert!(
-        lines[0].starts_with("MODEL") && lines[0].contains("RECOGNIZED BY"),
+        lines[0].starts_with("KNOWN BY") && lines[0].ends_with("MODEL"),
         "{text}"
     );
     assert!(
