@@ -116,19 +116,24 @@ fn reports_of_the_command_fit() {
     for name in ["base", "tuned"] {
         model::write(&scratch.model(name), &model::small_specs(1, &[])).unwrap();
     }
-    for (words, codes) in [
-        ("load base.safetensors tuned.safetensors", vec![0]),
-        ("load base.safetensors", vec![0]),
-        // Code 6: something of this machine may be worth a warning.
-        ("doctor base.safetensors", vec![0, 6]),
-        ("stat", vec![0]),
-        ("ls --objects", vec![0]),
-        ("ls --identities", vec![0]),
-        ("top --once", vec![0]),
-        ("verify", vec![0]),
-        ("hash base.safetensors", vec![0]),
-        ("gc --dry-run", vec![0]),
+    for words in [
+        "load base.safetensors tuned.safetensors",
+        "load base.safetensors",
+        "doctor base.safetensors",
+        "stat",
+        "ls --objects",
+        "ls --identities",
+        "top --once",
+        "verify",
+        "hash base.safetensors",
+        "gc --dry-run",
     ] {
+        // `doctor` warns of what could be better on this machine by its code 6.
+        let codes: &[i32] = if words.starts_with("doctor") {
+            &[0, 6]
+        } else {
+            &[0]
+        };
         let output = Command::new(folder.join("tetris"))
             .args(words.split(' '))
             .env("TETRIS_STORE", scratch.root())
