@@ -5,7 +5,7 @@ python3 tests/book links              checks the links of all pages, anchors inc
 python3 tests/book reference          checks the generated pages; `--write` writes them
 python3 tests/book commands           compares the commands of all pages with the programs' help; needs their builds
 python3 tests/book run [PAGE...]      runs the commands of pages, each page in a folder and with a store of its own
-python3 tests/book blocks PAGE WORD...    prints the lines of a page's blocks that have all these words behind their fence
+python3 tests/book blocks PAGE WORD...    prints the lines of a page's blocks with all these words behind their fence
 """
 
 import argparse

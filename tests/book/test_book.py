@@ -112,7 +112,6 @@ class RunTest(unittest.TestCase):
         self.assertIn(":5: the commands ended with 1", found[0])
         self.assertIn("told", found[0])
 
-
     def test_blocks_are_chosen_by_all_of_their_words(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "page.md"
