@@ -187,8 +187,9 @@ fn cut_end(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
-    let kept: String = text.chars().take(width.saturating_sub(3)).collect();
-    kept + "..."
+    let sign = if width > 3 { "..." } else { "" };
+    let kept: String = text.chars().take(width - sign.len()).collect();
+    kept + sign
 }
 
 #[cfg(test)]
