@@ -30,6 +30,10 @@ test-cluster:
 test-engines *ARGS:
     tests/engines {{ARGS}}
 
+# README's first minutes in an empty Debian, within ten minutes for each way. Needs root and debootstrap
+test-first-minutes *ARGS:
+    tests/first-minutes {{ARGS}}
+
 # The gateway with programs of others: envoy, which is fetched the first time
 test-gateway *ARGS:
     tests/gateway {{ARGS}}

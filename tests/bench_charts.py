@@ -78,16 +78,40 @@ def density(result: dict, size: Callable[[float], str]) -> list[Panel]:
 
 def python(result: dict, time: Callable[[float], str]) -> list[Panel]:
     """Time to load a model with PyTorch and to touch every page of it."""
+    said = {
+        "pread": "safetensors, read by pread",
+        "clone": "safetensors, every tensor cloned",
+        "shared-memory": "torch, tensors in shared memory",
+        "torch-mmap": "torch.load(mmap=True)",
+        "safetensors-own-file": "safetensors, own download each",
+        "safetensors": "safetensors, all the same file",
+        "runai-streamer": "Run:ai model streamer",
+        "vineyard": "vineyard",
+        "tetris-own-file": "Tetris, own download each",
+        "tetris": "Tetris, all the same file",
+        "tetris-read-only": "Tetris, read-only tensors",
+    }
     panels = []
     for model in result["models"][:1]:
         found = {entry["method"]: entry["medians"]["load_and_touch_ns"] for entry in model["methods"] if entry["outcome"] == "measured"}
-        bars = [Bar(method, value, time(value), method.startswith("tetris")) for method, value in found.items() if value is not None]
-        panels.append(Panel(f"{model['name']}: load and touch every page", bars))
+        bars = [
+            Bar(label, found[method], time(found[method]), method.startswith("tetris"))
+            for method, label in said.items()
+            if found.get(method) is not None
+        ]
+        panels.append(Panel(f"One {model['name']} model: load it and touch every page", bars))
     return panels
 
 
 def engines(result: dict) -> list[Panel]:
     """Memory of replicas of engines, in copies of the weights that one runs on."""
+    said = {
+        "transformers": "transformers",
+        "share-module": "a module of PyTorch, with share_module_",
+        "layout": "fused weights of PyTorch, with layout",
+        "vllm": "vLLM",
+        "llama-cpp": "llama.cpp",
+    }
     panels = []
     for engine in result["engines"]:
         if engine["outcome"] != "measured":
@@ -96,7 +120,7 @@ def engines(result: dict) -> list[Panel]:
             Bar("through the store" if way == "tetris" else "by itself", found["medians"]["copies"], f"{found['medians']['copies']:.2f} copies", way == "tetris")
             for way, found in engine["ways"].items()
         ]
-        panels.append(Panel(f"{engine['engine']}: memory of {result['replicas']} replicas", bars))
+        panels.append(Panel(f"{said.get(engine['engine'], engine['engine'])}: memory of {result['replicas']} replicas", bars))
     return panels
 
 

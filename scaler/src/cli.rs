@@ -13,7 +13,7 @@ use tetris_service_kit::logs::LogArgs;
 
 use crate::placement::PlacementMode;
 
-/// Chooses batch size, concurrency and CPUs per instance, and places instances near their tensors
+/// Choose batch size, concurrency and CPUs per instance, and place instances near their tensors
 #[derive(Debug, Parser)]
 #[command(name = "tetris-scaler", version, max_term_width = 100, after_help = help(&[FAILED, USAGE]))]
 pub struct Cli {
@@ -83,13 +83,23 @@ pub struct Run {
     #[arg(long, value_name = "ADDRESS")]
     pub extender_listen: Option<SocketAddr>,
     /// Namespace of the lease and of the service account
-    #[arg(long, env = "POD_NAMESPACE", default_value = "tetris-system")]
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        hide_env_values = true,
+        default_value = "tetris-system"
+    )]
     pub namespace: String,
     /// Service account of the scaler, of which the daemons get tokens
     #[arg(long, value_name = "NAME", default_value = "tetris-scaler")]
     pub service_account: String,
     /// Name of this replica in the lease
-    #[arg(long, env = "POD_NAME", default_value = "tetris-scaler")]
+    #[arg(
+        long,
+        env = "POD_NAME",
+        hide_env_values = true,
+        default_value = "tetris-scaler"
+    )]
     pub pod: String,
     /// Name of the lease
     #[arg(long, default_value = "tetris-scaler")]
@@ -130,7 +140,7 @@ pub struct Run {
     /// Time for which an instance may be unready on its node before others are started in its place
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = seconds(10, 86_400))]
     pub failing_after_seconds: u64,
-    /// Memory that the inventory's limits are for, at least 64MiB; by default the limit of the container, or 512MiB without one
+    /// Memory that the inventory's limits are for, at least 64MiB [default: the limit of the container, else 512MiB]
     #[arg(long, value_name = "SIZE", value_parser = inventory_memory)]
     pub inventory_memory: Option<u64>,
 }

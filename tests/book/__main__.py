@@ -5,6 +5,7 @@ python3 tests/book links              checks the links of all pages, anchors inc
 python3 tests/book reference          checks the generated pages; `--write` writes them
 python3 tests/book commands           compares the commands of all pages with the programs' help; needs their builds
 python3 tests/book run [PAGE...]      runs the commands of pages, each page in a folder and with a store of its own
+python3 tests/book blocks PAGE WORD...    prints the lines of a page's blocks with all these words behind their fence
 """
 
 import argparse
@@ -42,6 +43,9 @@ def main() -> int:
         help="a need that is met here, such as `torch`; can be repeated",
     )
     running.add_argument("--list", action="store_true", help="print the commands and their needs, and run none")
+    printing = verbs.add_parser("blocks")
+    printing.add_argument("page")
+    printing.add_argument("words", nargs="+")
     given = parser.parse_args()
     match given.verb:
         case "build":
@@ -52,6 +56,8 @@ def main() -> int:
             mistakes = reference.mistakes(given.write)
         case "commands":
             mistakes = commands.mistakes(given.programs)
+        case "blocks":
+            mistakes = run.print_blocks(given.page, set(given.words))
         case _:
             mistakes = run.mistakes(given.pages, given.programs, set(given.present), given.list)
     for mistake in mistakes:

@@ -61,6 +61,14 @@ def mistakes(names: list[str], programs: str | None, present: set[str], only_lis
     return found
 
 
+def print_blocks(name: str, words: set[str]) -> list[str]:
+    """Prints the lines of a page's blocks with these words, for scripts that run them elsewhere."""
+    found = [block for block in page(Path(name).resolve()).code if words <= set(block.words)]
+    for block in found:
+        print("\n".join(block.lines))
+    return [] if found else [f"{name}: no block has {' and '.join(sorted(words))} behind its fence"]
+
+
 def able(path: Path, present: set[str], say: bool) -> list[Code]:
     """Blocks to run whose needs are met; says which are left out."""
     chosen = []

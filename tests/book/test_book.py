@@ -1,5 +1,7 @@
 """Tests of this tool: it sees what it is for."""
 
+import contextlib
+import io
 import tempfile
 import unittest
 from pathlib import Path
@@ -109,6 +111,17 @@ class RunTest(unittest.TestCase):
             found = run.run_page(path, pages.ROOT, run.able(path, set(), say=True))
         self.assertIn(":5: the commands ended with 1", found[0])
         self.assertIn("told", found[0])
+
+    def test_blocks_are_chosen_by_all_of_their_words(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "page.md"
+            path.write_text("```sh by=x y\none\n```\n\n```sh by=x\ntwo\n```\n")
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                self.assertEqual(run.print_blocks(str(path), {"by=x"}), [])
+                self.assertEqual(run.print_blocks(str(path), {"by=x", "y"}), [])
+                self.assertIn("no block has z", run.print_blocks(str(path), {"z"})[0])
+        self.assertEqual(printed.getvalue(), "one\ntwo\none\n")
 
 
 class CommandsTest(unittest.TestCase):

@@ -12,6 +12,7 @@ pub mod model;
 pub mod mount;
 pub mod pool;
 pub mod process;
+pub mod programs;
 pub mod scratch;
 pub mod skip;
 pub mod sources;

@@ -9,7 +9,7 @@ use tetris_agent::gc::{GcOptions, GcReport, collect, collect_quarantined};
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::output::Output;
-use super::size::Bytes;
+use super::size::{Bytes, in_objects};
 use tetris_agent::Store;
 use tetris_agent::store_location::StoreLocation;
 
@@ -60,15 +60,14 @@ pub(crate) fn run(args: &GcArgs, location: &StoreLocation, out: &mut Output) -> 
         }))?;
         return require_complete(&report);
     }
-    let amount = |bytes, objects| format!("{} in {objects} objects", Bytes(bytes));
     let freed = if args.dry_run { "would free" } else { "freed" };
     let mut fields = vec![
-        (freed, amount(report.freed_bytes, report.freed_objects)),
+        (freed, in_objects(report.freed_bytes, report.freed_objects)),
         (
             "in use",
-            amount(report.referenced_bytes, report.referenced_objects),
+            in_objects(report.referenced_bytes, report.referenced_objects),
         ),
-        ("kept", amount(report.kept_bytes, report.kept_objects)),
+        ("kept", in_objects(report.kept_bytes, report.kept_objects)),
     ];
     if !args.dry_run && !args.quarantined {
         fields.push(("records removed", report.freed_records.to_string()));

@@ -9,6 +9,7 @@ use tetris_agent::{Agent, LoadOptions, ManifestKind, sidecar};
 use super::error::Result;
 use super::failures::Failures;
 use super::loading::lossy;
+use super::lookup::short;
 use super::output::Output;
 use super::progress::Bar;
 use super::size::Bytes;
@@ -109,7 +110,7 @@ fn print(hashed: &[Hashed], failed: &Failures<'_>, out: &mut Output) -> Result {
             None => format!("{} (not written)", would_be.display()),
         };
         table.row([
-            file.id.clone(),
+            short(&file.id),
             file.tensors.to_string(),
             Bytes(file.bytes).to_string(),
             written,

@@ -144,28 +144,25 @@ fn print(
 fn table(loaded: &[(&Path, Loaded)]) -> Table {
     let right = |name| (name, Side::Right);
     let mut table = Table::new(&[
-        ("MODEL", Side::Left),
-        ("RECOGNIZED BY", Side::Left),
-        right("TENSORS"),
-        right("OBJECTS"),
+        ("KNOWN BY", Side::Left),
         right("SHARED"),
         right("NEW"),
         right("PRIVATE"),
         right("READ"),
         right("TIME"),
+        // A long path ends the line: nothing wraps into the figures.
+        ("MODEL", Side::Left),
     ]);
     for (path, model) in loaded {
         let report = model.report();
         table.row([
-            path.display().to_string(),
             recognized(report),
-            report.tensors.to_string(),
-            report.objects.to_string(),
             Bytes(report.bytes_shared).to_string(),
             Bytes(report.bytes_new).to_string(),
             Bytes(report.bytes_private).to_string(),
             Bytes(report.bytes_read).to_string(),
             took(report.duration),
+            path.display().to_string(),
         ]);
     }
     table

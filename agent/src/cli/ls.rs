@@ -323,7 +323,7 @@ fn identities(store: &Store, out: &mut Output) -> Result {
         ("MANIFEST", Side::Left),
         ("KIND", Side::Left),
         ("BYTES", Side::Right),
-        ("RECOGNIZED BY", Side::Left),
+        ("KNOWN BY", Side::Left),
     ]);
     for (_, key, manifest) in &rows {
         let (bytes, by) = identity_text(&key.by);

@@ -21,7 +21,7 @@ use super::loading::lossy;
 use super::lookup::{self, StoreEntry, short};
 use super::model_row;
 use super::output::{Output, printable};
-use super::size::Bytes;
+use super::size::in_objects;
 
 /// Longest wait for the node daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -184,17 +184,16 @@ impl Removal {
             out.line(format_args!("{verb} {} {}", short(id), printable(&path)))?;
         }
         let freed = if self.dry_run { "would free" } else { "freed" };
-        let amount = |bytes, objects| format!("{} in {objects} objects", Bytes(bytes));
-        let mut fields = vec![(freed, amount(report.freed_bytes, report.freed_objects))];
+        let mut fields = vec![(freed, in_objects(report.freed_bytes, report.freed_objects))];
         if !report.held.is_empty() {
-            let held = amount(self.held_bytes(), report.held.len() as u64);
+            let held = in_objects(self.held_bytes(), report.held.len() as u64);
             fields.push((
                 "in use",
                 format!("{held} stay until the processes below end"),
             ));
         }
         if !report.shared.is_empty() {
-            let shared = amount(self.shared_bytes(), report.shared.len() as u64);
+            let shared = in_objects(self.shared_bytes(), report.shared.len() as u64);
             fields.push(("shared", format!("{shared} stay for {}", self.sharers())));
         }
         out.fields(&fields)?;

@@ -80,6 +80,16 @@ impl Table {
     }
 }
 
+/// The last `width` characters of `text`: the end of a path tells more than its begin.
+pub(crate) fn cut_begin(text: &str, width: usize) -> String {
+    let chars = text.chars().count();
+    if chars <= width {
+        return text.to_owned();
+    }
+    let kept = text.chars().skip(chars + 3 - width.max(3));
+    ["...".to_owned(), kept.collect()].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +104,15 @@ mod tests {
         assert_eq!(table.format(&head, &widths), "name        size");
         assert_eq!(table.format(&table.rows[0], &widths), "a              7");
         assert_eq!(table.format(&table.rows[1], &widths), "long name  12345");
+    }
+
+    #[test]
+    fn paths_keep_their_end() {
+        assert_eq!(cut_begin("/a/b", 10), "/a/b");
+        assert_eq!(
+            cut_begin("/models/bert/model.safetensors", 16),
+            "...l.safetensors"
+        );
+        assert_eq!(cut_begin("abcdefgh", 5), "...gh");
     }
 }

@@ -20,7 +20,7 @@ use super::holding;
 use super::lookup::{self, StoreEntry};
 use super::output::{self, Output, bad, good};
 use super::progress::Bar;
-use super::size::Bytes;
+use super::size::{Bytes, counted};
 use tetris_agent::store_location::StoreLocation;
 
 /// Arguments of `verify`.
@@ -358,10 +358,10 @@ fn print(findings: &Findings, out: &mut Output) -> Result {
         }
     }
     let checked = format!(
-        "{} objects ({}) and {} records",
-        findings.objects,
+        "{} ({}) and {}",
+        counted(findings.objects, "object"),
         Bytes(findings.bytes),
-        findings.records
+        counted(findings.records, "record")
     );
     match findings.damaged.len() {
         0 => out.line(format_args!("{} {checked}", good("sound:"))),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::check::{Check, Diagnosis, Section, Status};
 
 /// Width of the text in columns. A word that is longer, such as a path, stands whole on its line.
-const WIDTH: usize = 100;
+const WIDTH: usize = 80;
 /// Width of the mark before each check.
 const MARK: usize = 4;
 /// Longest name of a check that gets a column of its own.
@@ -153,7 +153,7 @@ store  /dev/shm/tetris
     }
 
     #[test]
-    fn lines_end_before_column_100_and_words_stay_whole() {
+    fn lines_fit_a_terminal_and_words_stay_whole() {
         let long = "word ".repeat(60);
         let path = format!("/{}", "x".repeat(150));
         let text = plain(vec![
@@ -162,7 +162,7 @@ store  /dev/shm/tetris
         ]);
         let wide: Vec<&str> = text
             .lines()
-            .filter(|line| line.chars().count() > 100)
+            .filter(|line| line.chars().count() > WIDTH)
             .collect();
         assert_eq!(wide.len(), 1, "{text}");
         assert_eq!(wide.first().unwrap().trim_start(), path);

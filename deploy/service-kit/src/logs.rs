@@ -10,6 +10,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Level of a daemon's log without a filter.
 const DEFAULT: &str = "info";
+/// Help lists the options of every subcommand below its own.
+const GLOBAL: &str = "Global options";
 
 /// Format of log events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -25,11 +27,11 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Args)]
 pub struct LogArgs {
     /// Format of log lines on standard error
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text, help_heading = GLOBAL)]
     pub log_format: LogFormat,
     /// Log level, or levels of targets such as `info,hyper=debug` [default: TETRIS_LOG, else
     /// RUST_LOG, else info]
-    #[arg(long, global = true, value_name = "FILTER")]
+    #[arg(long, global = true, value_name = "FILTER", help_heading = GLOBAL)]
     pub log: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use crate::inject::{
     DEFAULT_DRIVER, DEFAULT_MOUNT_PATH, DEFAULT_PYTHON_PATH, Options, OptionsError, Scope,
 };
 
-/// Gives labeled pods their node's tensor store
+/// Give labeled pods their node's tensor store
 #[derive(Debug, Parser)]
 #[command(name = "tetris-webhook", version, max_term_width = 100, after_help = help(&[FAILED, USAGE]))]
 pub struct Cli {
@@ -42,12 +42,12 @@ pub struct Run {
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9461")]
     pub metrics: SocketAddr,
     /// Namespace of the Service and the Secret
-    #[arg(long, env = "POD_NAMESPACE")]
+    #[arg(long, env = "POD_NAMESPACE", hide_env_values = true)]
     pub namespace: String,
     /// Name of the Service by which the API server reaches the webhook
     #[arg(long, default_value = "tetris-webhook")]
     pub service: String,
-    /// Name of the Secret with the certificates; it has to exist, with the label app.kubernetes.io/name=tetris-webhook
+    /// Name of the Secret with the certificates; it must exist, with the label app.kubernetes.io/name=tetris-webhook
     #[arg(long, default_value = "tetris-webhook-tls")]
     pub secret: String,
     /// Name of the MutatingWebhookConfiguration that gets the certificate authority
@@ -61,7 +61,7 @@ pub struct Run {
 /// Arguments of `patch`.
 #[derive(Debug, Args)]
 pub struct Patch {
-    /// File with the object in JSON, as `kubectl get -o json` prints it; standard input by default
+    /// File with the object in JSON, as `kubectl get -o json` prints it [default: standard input]
     pub file: Option<PathBuf>,
     /// Treat the namespace as labeled `tetris.dev/inject`, with this value
     #[arg(
@@ -99,7 +99,7 @@ impl NamespaceLabel {
 /// Arguments for the injected parts.
 #[derive(Debug, Clone, Args)]
 pub struct Injected {
-    /// The name of the CSI driver
+    /// Name of the CSI driver
     #[arg(long, default_value = DEFAULT_DRIVER)]
     pub driver: String,
     /// Path of the store in containers; the agent looks there by default

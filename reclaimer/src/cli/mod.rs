@@ -57,7 +57,7 @@ enum Command {
     /// Mount the tmpfs of the table `mount` and make the stores on it, without running
     #[cfg(feature = "node")]
     Mount(ConfigFlags),
-    /// Unmount that tmpfs; processes keep the objects that they map
+    /// Unmount the tmpfs of the table `mount`; processes keep the objects that they map
     #[cfg(feature = "node")]
     Unmount(ConfigFlags),
     /// Print a script by which a shell completes this command

@@ -12,7 +12,12 @@ use super::{Config, ConfigError, NodeFlags, StoreConfig};
 #[derive(Debug, Clone, Default, Args)]
 pub struct ConfigFlags {
     /// Configuration file (TOML); read again on SIGHUP
-    #[arg(long, value_name = "FILE", env = "TETRIS_NODE_CONFIG")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TETRIS_NODE_CONFIG",
+        hide_env_values = true
+    )]
     pub config: Option<PathBuf>,
     /// A store to look after, besides those of the file; can be repeated. A directory alone is the
     /// store `default`
@@ -22,7 +27,7 @@ pub struct ConfigFlags {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
     /// Name of this node
-    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    #[arg(long, value_name = "NAME", env = "NODE_NAME", hide_env_values = true)]
     pub node: Option<String>,
     /// Directory for learned state, instead of each store's own
     #[arg(long, value_name = "DIR")]

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use tetris_conventions::exit::{FAILED, USAGE, help};
 use tetris_service_kit::logs::LogArgs;
 
-/// Sends inference requests to the instances of their function by capacity
+/// Send inference requests to the instances of their function by capacity
 #[derive(Debug, Parser)]
 #[command(name = "tetris-gateway", version, max_term_width = 100, after_help = help(&[FAILED, USAGE]))]
 pub struct Cli {
@@ -44,7 +44,12 @@ pub struct Run {
     #[arg(long)]
     pub cluster: bool,
     /// Namespace of the gateways' pods, with --cluster
-    #[arg(long, env = "POD_NAMESPACE", default_value = "tetris-system")]
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        hide_env_values = true,
+        default_value = "tetris-system"
+    )]
     pub namespace: String,
     /// Address for clients
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
@@ -56,14 +61,19 @@ pub struct Run {
     #[arg(long, value_name = "ADDRESS")]
     pub picker_listen: Option<SocketAddr>,
     /// Name of this gateway on its page /loads
-    #[arg(long, env = "POD_NAME", default_value = "tetris-gateway")]
+    #[arg(
+        long,
+        env = "POD_NAME",
+        hide_env_values = true,
+        default_value = "tetris-gateway"
+    )]
     pub name: String,
 }
 
 /// Arguments of `check`.
 #[derive(Debug, Clone, Args)]
 pub struct Check {
-    /// The file
+    /// Configuration file
     #[arg(long, value_name = "PATH")]
     pub config: PathBuf,
 }

@@ -33,9 +33,13 @@ node's /inventory/objects; and, without a cluster, PlanNodes:
 
   kind: PlanNodes
   nodes:
-    - {name: a, count: 4, cpuMillis: 16000, memoryBytes: 68719476736, storeBytes: 34359738368, models: [bert]}
+    - {name: a, count: 4, cpuMillis: 16000, memoryBytes: 68719476736,
+       storeBytes: 34359738368, models: [bert]}
 
-Exit status: 0 if the plan carries all loads, 1 if it does not, 2 if the input is invalid.";
+Exit codes:
+    0  the plan carries all loads
+    1  the plan does not carry all loads
+    2  the input is invalid";
 
 /// Format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -20,7 +20,7 @@ use crate::workload::Kind;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "density", version, max_term_width = 100, after_help = AFTER_HELP)]
 pub struct Args {
-    /// Models to load: .safetensors files, or directories of them. Default: synthetic models
+    /// Models to load: .safetensors files, or directories of them [default: synthetic models]
     #[arg(
         long,
         value_name = "PATH",
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "base")]
     pub variants: Vec<PathBuf>,
 
-    /// Groups to measure. Default: all; with --model, replicas for one model and mixed for several
+    /// Groups to measure [default: all; with --model, replicas for one model and mixed for several]
     ///
     /// With --model, `replicas` measures a group of each model, and `mixed` one group in which the
     /// instances load the models by turns.
@@ -54,7 +54,7 @@ pub struct Args {
     )]
     pub workload: Vec<Kind>,
 
-    /// Loading methods to compare. Default: all but those with PyTorch
+    /// Loading methods to compare [default: all but those with PyTorch]
     #[arg(long, value_name = "METHOD", value_delimiter = ',')]
     pub methods: Vec<Method>,
 
@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", conflicts_with = "quick")]
     pub preset: Option<Preset>,
 
-    /// Factor on the sizes of the preset. Default: the largest that fits this machine, printed
+    /// Factor on the sizes of the preset [default: the largest that fits this machine, printed]
     #[arg(long, value_name = "FACTOR", requires = "preset", value_parser = parse_scale)]
     pub scale: Option<f64>,
 
@@ -108,6 +108,7 @@ pub struct Args {
         long,
         value_name = "PROGRAM",
         env = "TETRIS_DENSITY_PYTHON",
+        hide_env_values = true,
         default_value = "python3"
     )]
     pub python: PathBuf,
@@ -139,16 +140,16 @@ Examples:
                                                    one group, in about a minute
 
 Duration:
-  Without options about 5 minutes on 2 cores with 24 GiB. The duration grows with the models, the
-  methods and the largest of --instances; --budget off saves about half. The progress on standard
-  error gives the time left. --quick takes about a minute, and one small model half a minute.
+  Without options about 5 minutes on 2 cores with 24 GiB. The duration grows with the models, the \
+methods and the largest of --instances; --budget off saves about half. The progress on standard \
+error gives the time left. --quick takes about a minute, and one small model half a minute.
 
 Exit codes:
   0    every requested method was measured or skipped with a reason
   1    the run stopped, or a method failed (the report is still written)
   2    the command line is wrong
   3    the methods did not compute the same checksum
-  130  interrupted; processes, mounts, cgroups, settings and files were cleaned up";
+  130  interrupted; processes, mounts, settings and files were cleaned up";
 
 /// Format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,8 +1,9 @@
 //! The book: links, generated pages and commands of docs/SUMMARY.md's chapters, by the tool tests/book.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
+use tetris_tests::programs::folder_with;
 use tetris_tests::skip;
 use tetris_tests::skip::say;
 use tetris_tests::sources::repository;
@@ -27,11 +28,13 @@ fn tool(arguments: &[&str]) {
 
 /// Folder of the built programs, if all that pages name are there.
 fn programs() -> Option<PathBuf> {
-    let tests = std::env::current_exe().unwrap();
-    let folder = tests.ancestors().nth(2).map(Path::to_path_buf)?;
-    let names = ["", "-node", "-scaler", "-gateway", "-webhook"];
-    let all = names.map(|name| folder.join(format!("tetris{name}")));
-    all.iter().all(|path| path.exists()).then_some(folder)
+    folder_with(&[
+        "tetris",
+        "tetris-node",
+        "tetris-scaler",
+        "tetris-gateway",
+        "tetris-webhook",
+    ])
 }
 
 #[test]
@@ -68,6 +71,30 @@ fn commands_of_all_pages_have_options_that_there_are() {
         skip!("the programs are not built: cargo build --workspace --bins");
     };
     tool(&["commands", "--programs", folder.to_str().unwrap()]);
+}
+
+#[test]
+fn the_first_minutes_have_commands_to_run() {
+    let output = Command::new("tests/first-minutes")
+        .arg("--list")
+        .current_dir(repository())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let listed = String::from_utf8_lossy(&output.stdout);
+    // What the system needs, both ways to install, and README's commands for one copy with and without PyTorch.
+    for line in [
+        "sudo apt install ",
+        "python3 -m venv ",
+        "pip install ./agent/python",
+        "cargo install --path agent",
+        "  TETRIS_PATCH=1 python ",
+        "  tetris exec --model ",
+    ] {
+        let count = listed.lines().filter(|one| one.starts_with(line)).count();
+        assert!(count > 0, "`{line}` is missing: {listed}");
+    }
 }
 
 #[test]

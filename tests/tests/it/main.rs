@@ -24,6 +24,7 @@ mod signals;
 mod source_faults;
 mod store_faults;
 mod syscall_faults;
+mod terminal;
 mod torn_private;
 mod torture;
 mod vocabulary;

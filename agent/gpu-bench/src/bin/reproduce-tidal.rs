@@ -28,7 +28,7 @@ struct Cli {
     /// Directory on a tmpfs; the run creates directories in it and removes them at its end
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     store_dir: PathBuf,
-    /// Form of the report
+    /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }

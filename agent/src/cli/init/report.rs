@@ -76,10 +76,8 @@ pub(super) fn print(
             ("pages", pages.text()),
             ("swapped out", swap.into()),
             ("inodes", usage.inodes.to_string()),
-            (
-                "used by default",
-                format!("{}, because {}", default.dir.display(), default.choice),
-            ),
+            ("used by default", default.dir.display().to_string()),
+            ("because", default.choice.to_string()),
         ])?;
     }
     out.flush()?;

@@ -6,6 +6,7 @@ use super::snapshot::Snapshot;
 use crate::cli::holding;
 use crate::cli::output::printable;
 use crate::cli::size::Bytes;
+use crate::cli::table::cut_begin;
 use crate::cli::time::ago;
 
 /// Width without a terminal, in characters.
@@ -181,18 +182,14 @@ fn loads(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// The first `width` characters of `text`.
+/// The first `width` characters of `text`, with a sign where it is cut.
 fn cut_end(text: &str, width: usize) -> String {
-    text.chars().take(width).collect()
-}
-
-/// The last `width` characters of `text`: the end of a path tells more than its begin.
-fn cut_begin(text: &str, width: usize) -> String {
-    let chars = text.chars().count();
-    if chars <= width {
+    if text.chars().count() <= width {
         return text.to_owned();
     }
-    let kept = text.chars().skip(chars + 3 - width.max(3));
-    ["...".to_owned(), kept.collect()].concat()
+    let sign = if width > 3 { "..." } else { "" };
+    let kept: String = text.chars().take(width - sign.len()).collect();
+    kept + sign
 }
 
 #[cfg(test)]
@@ -200,13 +197,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_keep_their_end() {
-        assert_eq!(cut_begin("/a/b", 10), "/a/b");
-        assert_eq!(
-            cut_begin("/models/bert/model.safetensors", 16),
-            "...l.safetensors"
-        );
-        assert_eq!(cut_begin("abcdefgh", 5), "...gh");
-        assert_eq!(cut_end("abcdefgh", 5), "abcde");
+    fn lines_that_are_cut_say_so() {
+        assert_eq!(cut_end("abcdefgh", 5), "ab...");
+        assert_eq!(cut_end("abcde", 5), "abcde");
     }
 }

@@ -87,7 +87,7 @@ $T load $M --format json
     // What init makes is used, and it says so.
     let said = after("OWN\n");
     assert!(
-        said.contains("used by default  /dev/shm/tetris, because"),
+        said.contains("used by default  /dev/shm/tetris\nbecause "),
         "{said}"
     );
     let own = json("OWN\n");

@@ -11,7 +11,7 @@ use tetris_simulation::ReportArgs;
 ///
 /// The default policy rests on the default arguments.
 #[derive(Debug, Parser)]
-#[command(name = "reclaimer-replay", version)]
+#[command(name = "reclaimer-replay", version, max_term_width = 100)]
 pub struct Args {
     /// Sizes of the store, in percent of the distinct bytes of all models
     #[arg(long, value_delimiter = ',', default_values_t = SIZES_PERCENT, value_parser = clap::value_parser!(u64).range(0..=1000))]

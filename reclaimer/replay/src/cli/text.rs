@@ -43,8 +43,8 @@ pub fn report(comparison: &Comparison) -> String {
     let winner = comparison.winner.unwrap_or("none");
     let _infallible = write!(
         text,
-        "\nThe right default is {winner}: of the policies within {TIE_PERCENT} % of the lowest slowdown (reload time \
-         over that of the\nbest policy of each cell, geometric mean), the one with the least memory in use.\n"
+        "\nThe right default is {winner}:\nof the policies within {TIE_PERCENT} % of the lowest slowdown (reload time over that of \
+         the\nbest policy of each cell, geometric mean), the one with the least memory in use.\n"
     );
     text
 }

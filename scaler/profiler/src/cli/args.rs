@@ -21,7 +21,7 @@ pub struct ProfileArgs {
     /// Name of the model in the inference protocol
     #[arg(long, value_name = "NAME", required_unless_present_any = ["list", "name"])]
     pub(super) model: Option<String>,
-    /// Name of the profile; by default derived from the model's name
+    /// Name of the profile [default: derived from the model's name]
     #[arg(long, value_name = "PROFILE")]
     pub(super) name: Option<String>,
     /// CPUs of an instance, with at most three decimals
@@ -80,8 +80,8 @@ pub struct ProfileArgs {
     /// Size of dynamic dimensions, and number of words of a text
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(super) dynamic_size: u32,
-    /// Parent of the profiler's cgroups: a path from the hierarchy's root; by default its own
-    /// cgroup, or the nearest that can have children
+    /// Parent of the profiler's cgroups: a path from the hierarchy's root [default: its own
+    /// cgroup, or the nearest that can have children]
     #[arg(long, value_name = "PATH")]
     pub(super) cgroup_parent: Option<PathBuf>,
     /// Type of the GPU that the instances use: the product's name, as `nvidia-smi -L` shows it
@@ -94,7 +94,7 @@ pub struct ProfileArgs {
     /// Rate of loads to the GPU, as `tetris gpu-bench --only transfers` measures it
     #[arg(long, value_name = "BYTES", requires = "gpu_type", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) gpu_bytes_per_second: Option<u64>,
-    /// Database of measurements; by default tetris/profiles.redb in the user's data directory
+    /// Database of measurements [default: tetris/profiles.redb in the user's data directory]
     #[arg(long, value_name = "FILE")]
     pub(super) database: Option<PathBuf>,
     /// Measure again, and replace the measurements in the database

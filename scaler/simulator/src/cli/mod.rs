@@ -33,12 +33,13 @@ const SCALING: [&str; 9] = [
     "keep_percent",
 ];
 
-/// Simulates policies that scale the four applications of the Tetris paper, on generated request
+/// Simulate policies that scale the four applications of the Tetris paper, on generated request
 /// traces.
 #[derive(Debug, Parser)]
 #[command(
     name = "scaler-simulate",
     version,
+    max_term_width = 100,
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {
@@ -60,16 +61,16 @@ pub struct Args {
     /// Policies, named as in reports
     #[arg(long, value_delimiter = ',', default_values_t = Policy::ALL, value_parser = policy)]
     policies: Vec<Policy>,
-    /// Length of a trace in seconds; by default 1800, and 600 in a sweep
+    /// Length of a trace in seconds [default: 1800; 600 in a sweep]
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=MAX_SECONDS))]
     seconds: Option<u64>,
     /// Seed of traces, branches and latencies
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Spare capacity below which instances start, in percent of the load; by default the operator's
+    /// Spare capacity below which instances start, in percent of the load [default: the operator's]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(0..=900))]
     scale_out_percent: Option<u64>,
-    /// Spare capacity that a release leaves, in percent of the load; by default the operator's
+    /// Spare capacity that a release leaves, in percent of the load [default: the operator's]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=900))]
     keep_percent: Option<u64>,
     /// Vary every invented input between a low and a high value, all applications together

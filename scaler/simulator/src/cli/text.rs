@@ -143,9 +143,10 @@ pub fn simulated(checked: &Checked) -> String {
 
 fn assumed(comparison: &Comparison) -> String {
     let mut text = String::from(
-        "\nFrom the paper: applications, sizes of models (table 4), nodes (table 3), models without batching, B and P,\n\
-         speeds of loading, and private memory marked (paper). The operator's own defaults: interval, window, headroom,\n\
-         steady time and cost of CPU. The rest is assumed; --sweep varies it:\n",
+        "\nFrom the paper: applications, sizes of models (table 4), nodes (table 3), models\n\
+         without batching, B and P, speeds of loading, and private memory marked (paper).\n\
+         The operator's own defaults: interval, window, headroom, steady time and cost of\n\
+         CPU. The rest is assumed; --sweep varies it:\n",
     );
     for model in MODELS {
         let _infallible = writeln!(

@@ -4,7 +4,7 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent};
 
 /// Maximum width of a line.
-pub const WIDTH: usize = 100;
+pub const WIDTH: usize = 80;
 /// Space that a column takes beside its content.
 const PADDING: usize = 3;
 /// Width up to which the text of a key column stays in one line.

@@ -147,10 +147,13 @@ fn density(group: &WorkloadReport) -> Option<Card> {
         let entry = entries.find(|entry| entry.method == method && entry.fits > 0)?;
         let why = entry.ended_by.as_ref().filter(|end| end.leaves_room());
         let why = why.map_or_else(String::new, |end| format!(" ({})", end.short()));
-        Some(format!("{}{why}", text::fits(entry)))
+        Some((text::fits(entry), why))
     };
     let title = format!("instances in {}", bytes(density.budget_bytes));
-    beside_rivals(&title, (Method::Tetris, of(Method::Tetris)?), of)
+    // The reason is in the tables, and `>=` says that there is one.
+    let (ours, _) = of(Method::Tetris)?;
+    let with_reason = |method| of(method).map(|(fits, why)| fits + &why);
+    beside_rivals(&title, (Method::Tetris, ours), with_reason)
 }
 
 fn further(group: &WorkloadReport) -> Option<Card> {
