@@ -1,13 +1,13 @@
 //! Functions of the evaluation and their requests.
 
-use serde::Serialize;
 use tetris_scaler_core::Rate;
 use tetris_simulation::Rng;
 
 use crate::dispatch::poisson::Poisson;
 use crate::trace::{TraceShape, rates};
 
-use super::costs::{Base, TidalCosts};
+use super::costs::TidalCosts;
+use super::kind::FunctionKind;
 use super::setting::TidalSetting;
 
 /// Number of functions.
@@ -21,39 +21,6 @@ const TASKS: [(&str, u64); 4] = [
 ];
 /// Length of the paper's original traces in days.
 const DAYS: u64 = 7;
-
-/// A kind of function: a base model, with or without adapters of each request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct FunctionKind {
-    /// Base model.
-    pub base: Base,
-    /// True with an adapter that each request brings.
-    pub dynamic: bool,
-}
-
-impl FunctionKind {
-    /// The kinds of the evaluation, with four functions each.
-    pub const ALL: [Self; 4] = [
-        Self::new(Base::Llama3, false),
-        Self::new(Base::Llama3, true),
-        Self::new(Base::Llama2, false),
-        Self::new(Base::Llama2, true),
-    ];
-
-    const fn new(base: Base, dynamic: bool) -> Self {
-        Self { base, dynamic }
-    }
-
-    /// Name in reports.
-    pub const fn name(self) -> &'static str {
-        match (self.base, self.dynamic) {
-            (Base::Llama3, false) => "Llama3-8B",
-            (Base::Llama3, true) => "Llama3-8B-LoRA",
-            (Base::Llama2, false) => "Llama2-13B",
-            (Base::Llama2, true) => "Llama2-13B-LoRA",
-        }
-    }
-}
 
 /// A function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

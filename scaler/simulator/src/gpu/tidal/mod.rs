@@ -8,6 +8,7 @@
 mod claims;
 mod costs;
 mod functions;
+mod kind;
 mod outcome;
 mod setting;
 mod sweep;
@@ -20,7 +21,7 @@ use tetris_simulation::TraceKind;
 
 pub use claims::TidalClaim;
 pub use costs::{Base, BaseCosts, TidalCosts};
-pub use functions::FunctionKind;
+pub use kind::FunctionKind;
 pub use outcome::{STAGES, TidalOutcome};
 pub use setting::{GpuRoom, KeepAlive, Scheduling, TemplateSetting, TidalSetting};
 pub use system::TidalSystem;

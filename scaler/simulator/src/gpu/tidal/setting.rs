@@ -4,7 +4,7 @@ use serde::Serialize;
 use tetris_simulation::TraceKind;
 
 use super::costs::{Base, TidalCosts};
-use super::functions::FunctionKind;
+use super::kind::FunctionKind;
 
 /// Time for which an idle instance stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -2,7 +2,7 @@
 
 use tetris_simulation::TraceKind;
 
-use super::functions::FunctionKind;
+use super::kind::FunctionKind;
 use super::setting::{GpuRoom, KeepAlive, Scheduling, TemplateSetting, TidalSetting};
 
 /// Megabytes of a GPU for weights, beside contexts and caches, where instances share it.
