@@ -88,7 +88,7 @@ fn the_first_minutes_have_commands_to_run() {
         "sudo apt install ",
         "python3 -m venv ",
         "pip install ./agent/python",
-        "cargo install --path agent",
+        "cargo install --locked --path agent",
         "  TETRIS_PATCH=1 python ",
         "  tetris exec --model ",
     ] {
