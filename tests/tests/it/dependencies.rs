@@ -283,3 +283,50 @@ fn crash_points_are_not_in_what_is_shipped() {
         assert!(!tree.contains("crash-points"), "{package}\n{tree}");
     }
 }
+
+/// The fuzz targets have a lock file of their own, which no build here reads.
+#[test]
+fn the_lock_file_of_the_fuzz_targets_has_what_their_packages_depend_on() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/Cargo.lock");
+    let lock = std::fs::read_to_string(path).unwrap();
+    let line = |section: &str, begin: &str| {
+        let mut lines = section.lines();
+        let found = lines.find_map(|line| line.strip_prefix(begin));
+        found.map(|name| name.trim_end_matches(['"', ',']).to_owned())
+    };
+    let locked: BTreeMap<_, _> = lock
+        .split("[[package]]")
+        .filter(|section| !section.contains("\nsource = "))
+        .filter_map(|section| Some((line(section, "name = \"")?, section)))
+        .collect();
+    let metadata = cargo(&[
+        "metadata",
+        "--offline",
+        "--locked",
+        "--no-deps",
+        "--format-version=1",
+    ]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    let mut seen = 0;
+    for package in list(&metadata["packages"]) {
+        let name = text(&package["name"]);
+        let Some(section) = locked.get(&name) else {
+            continue;
+        };
+        let direct = list(&package["dependencies"]).iter();
+        // Those of tests are not built, and optional ones only with their features.
+        for one in direct.filter(|one| one["kind"].is_null() && one["optional"] == false) {
+            let dependency = text(&one["name"]);
+            let is_there = section.lines().any(|line| {
+                let listed = line.trim().trim_matches(['"', ',']);
+                listed.split(' ').next() == Some(dependency.as_str())
+            });
+            assert!(
+                is_there,
+                "{path}: {name} without {dependency}; run cargo fetch in fuzz/"
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}
