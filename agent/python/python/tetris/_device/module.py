@@ -124,7 +124,7 @@ class Arriving:
 
 
 class Placed(NamedTuple):
-    """What came of placing tensors in a module."""
+    """Outcome of placing tensors in a module."""
 
     #: Names of the module's state that were not given.
     missing: list[str]

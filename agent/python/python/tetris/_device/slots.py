@@ -1,4 +1,4 @@
-"""Where a module has its parameters and buffers."""
+"""Places of a module's parameters and buffers."""
 
 from __future__ import annotations
 
