@@ -81,6 +81,8 @@ impl<'a> Node<'a> {
                     budget_bytes: u64::MAX,
                     ..TemplateConfig::default()
                 },
+                // Chunks exist beforehand, as in the paper: creating them would take time of every start.
+                spare_bytes: room,
                 ..ServerConfig::default()
             };
             let device = ServedDevice {
