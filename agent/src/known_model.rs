@@ -73,7 +73,7 @@ impl Agent {
             let bytes_shared = own.iter().map(|object| object.len).sum();
             let is_other = known.recognized == Recognized::ByBlobName
                 && source.stat_key(ManifestKind::Safetensors).is_some();
-            let part = LoadReport {
+            report.add(LoadReport {
                 recognized: vec![known.recognized],
                 tensors: known.manifest.tensors.len() as u64,
                 objects: own.len() as u64,
@@ -81,15 +81,14 @@ impl Agent {
                 bytes_of_other_files: if is_other { bytes_shared } else { 0 },
                 store: self.store().map(|store| store.root().to_owned()),
                 ..LoadReport::default()
-            };
-            report.add(part.clone());
+            });
             objects.push(own);
             files.push(LoadedFile::new(
                 path,
                 known.id,
                 known.manifest,
                 Backings::default(),
-                part,
+                LoadReport::default(),
             ));
         }
         let order = file_order(&files, layout.weight_map.as_ref()).ok()?;

@@ -42,6 +42,12 @@ class Answer:
         return f"{self.status} {self.body[:500]!r}"
 
 
+def at_once(ask: Callable[[str], Answer], names: list[str]) -> list[tuple[str, Answer]]:
+    """Ask for all names at the same time; return each answer with its name."""
+    with ThreadPoolExecutor(len(names)) as pool:
+        return list(zip(names, pool.map(ask, names, timeout=HANGS_S), strict=True))
+
+
 class Client:
     """Client of one server."""
 

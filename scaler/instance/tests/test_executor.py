@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gpu_pool import MIB, Gateway, Mirror, executor, program
 from models import tiny_bert
-from serving import HANGS_S, Answer, Client, wait_until
+from serving import HANGS_S, Answer, Client, at_once, wait_until
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -309,18 +309,7 @@ def _ask(gateway: Gateway, name: str) -> Answer:
 
 def _ask_all(gateway: Gateway, repository: Path, refusals: bool = False) -> None:
     """Send requests for all functions at the same time, and check each answer."""
-    answers: list[tuple[str, Answer]] = []
-
-    def ask(name: str) -> None:
-        answers.append((name, _ask(gateway, name)))
-
-    asking = [threading.Thread(target=ask, args=[name]) for name in NAMES * 4]
-    for one in asking:
-        one.start()
-    for one in asking:
-        one.join(HANGS_S)
-    assert len(answers) == len(asking)
-    for name, answer in answers:
+    for name, answer in at_once(lambda name: _ask(gateway, name), NAMES * 4):
         if refusals and answer.status == 503:
             assert "Retry-After" in answer.headers
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from programs import Program
-from serving import HANGS_S, Answer, Client, wait_until
+from serving import Answer, Client, at_once, wait_until
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -92,16 +91,7 @@ def check(answer: Answer, expected: Any) -> None:
 
 def check_all(client: Client, expected: dict[str, Any]) -> None:
     """Ask for all models at the same time, three times each."""
-    answers: list[tuple[str, Answer]] = []
-    asking = [
-        threading.Thread(target=lambda name=name: answers.append((name, ask(client, name)))) for name in NAMES * 3
-    ]
-    for one in asking:
-        one.start()
-    for one in asking:
-        one.join(HANGS_S)
-    assert len(answers) == len(asking)
-    for name, answer in answers:
+    for name, answer in at_once(lambda name: ask(client, name), NAMES * 3):
         check(answer, expected[name])
 
 

@@ -171,7 +171,7 @@ impl<D: DeviceMemory> Maker<D> {
     /// Clears a spare that no client had, for any tenant. Returns true if there was one. Not when it is
     /// released: a load may wait for its own tenant's chunk.
     fn clear_spare(&self) -> bool {
-        let found = self.core.state().unclear_spare(self.id, None);
+        let found = self.core.state().unclear_spare(self.id);
         let Some(found) = found else {
             return false;
         };
@@ -270,11 +270,6 @@ impl<D: DeviceMemory> Maker<D> {
         let absent = self.without_spares(load, absent);
         let mut pressed = false;
         for (name, bytes) in absent {
-            let unclear = self.core.state().unclear_spare(self.id, Some(bytes));
-            if let Some(physical) = unclear.and_then(|found| self.cleared(found)) {
-                self.use_spare((load.tenant, name), physical);
-                continue;
-            }
             self.core.metrics.awaited_chunks.one();
             self.drop_spares(load.tenant, false);
             self.core.state().makes(self.id, bytes);
@@ -307,28 +302,30 @@ impl<D: DeviceMemory> Maker<D> {
         load: &Load,
         mut absent: BTreeMap<ChunkId, u64>,
     ) -> BTreeMap<ChunkId, u64> {
-        let mut state = self.core.state();
-        let Some(slot) = state.devices.get_mut(&self.id) else {
-            return absent;
-        };
-        absent.retain(|name, bytes| match slot.spares.take(load.tenant, *bytes) {
-            Some(physical) => {
+        absent.retain(|name, bytes| {
+            let Some(physical) = self.spare_for(load.tenant, *bytes) else {
+                return true;
+            };
+            if let Some(slot) = self.core.state().devices.get_mut(&self.id) {
                 slot.chunks.insert((load.tenant, *name), physical);
                 self.core.metrics.spares_used.one();
-                false
             }
-            None => true,
+            false
         });
         absent
     }
 
-    /// Gives a load a spare that fits.
-    fn use_spare(&self, name: ChunkName, physical: Physical<D>) {
-        let mut state = self.core.state();
-        if let Some(slot) = state.devices.get_mut(&self.id) {
-            slot.chunks.insert(name, physical);
-            self.core.metrics.spares_used.one();
-        }
+    /// Takes a spare of this length for `tenant`: of its own, or for all; else clears another tenant's.
+    fn spare_for(&self, tenant: TenantId, bytes: u64) -> Option<Physical<D>> {
+        let unclear = {
+            let mut state = self.core.state();
+            let spares = &mut state.devices.get_mut(&self.id)?.spares;
+            if let Some(physical) = spares.take(tenant, bytes) {
+                return Some(physical);
+            }
+            spares.take_unclear(Some(bytes))?
+        };
+        self.cleared(unclear)
     }
 
     fn physical(&self, (chunk, mapping): Made<D>, bytes: u64) -> Physical<D> {

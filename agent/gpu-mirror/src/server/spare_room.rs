@@ -33,14 +33,10 @@ impl<D: DeviceMemory> State<D> {
         is_needed.then(|| slot.spares.give_up(tenant)).flatten()
     }
 
-    /// Takes a spare, of this length if one is given, that is to be cleared for all tenants.
-    pub fn unclear_spare(
-        &mut self,
-        id: DeviceId,
-        bytes: Option<u64>,
-    ) -> Option<(Physical<D>, ChunkName)> {
+    /// Takes a spare that can be cleared for all tenants.
+    pub fn unclear_spare(&mut self, id: DeviceId) -> Option<(Physical<D>, ChunkName)> {
         let slot = self.devices.get_mut(&id).filter(|slot| slot.lost.is_none());
-        slot?.spares.take_unclear(bytes)
+        slot?.spares.take_unclear(None)
     }
 
     /// Takes the spares that only a tenant may get, which has left.

@@ -181,7 +181,6 @@ fn loads(snapshot: &Snapshot) -> Vec<String> {
     lines.collect()
 }
 
-/// The first `width` characters of `text`.
 /// The first `width` characters of `text`, with a sign where it is cut.
 fn cut_end(text: &str, width: usize) -> String {
     if text.chars().count() <= width {

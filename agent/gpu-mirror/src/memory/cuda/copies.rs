@@ -18,7 +18,7 @@ const NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: a waiting thread sleeps.
 const SLEEP_WITHOUT_TIMING: u32 = 3;
 
-/// Time for which a wait asks the driver without a pause: that of a group of copies at a third of its length.
+/// Time for which a wait asks the driver without a pause: a third of the copy of 8 MiB over a fast link.
 const SPINS: Duration = Duration::from_micros(50);
 /// Pause between further looks.
 const LOOK: Duration = Duration::from_micros(50);
