@@ -98,6 +98,7 @@ def _place(
             model[key].wait(WAIT_S)
     given = {key: _copy(tensor) if is_private(key, private) else tensor for key, tensor in tensors.items()}
     placed = place(module, given, target, slots)
+    slots = placed.slots
     if overlap and not model.is_ready():
         made = [
             key for key in given if key in slots and key not in placed.as_given and slots[key].dtype == given[key].dtype

@@ -132,6 +132,7 @@ class Placed(NamedTuple):
     unexpected: list[str]
     #: Names under which the module has the given memory itself.
     as_given: set[str]
+    #: The module's after it: code of its own may have changed what there is.
     slots: Slots
 
 
