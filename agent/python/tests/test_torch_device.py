@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -459,17 +460,20 @@ def test_everything_can_be_waited_for(mirror: Mirror, net: Net, saved: Path, slo
     wait(torch.nn.Linear(2, 2))
 
 
-@pytest.mark.parametrize("error", [tetris.errors.GpuUnavailableError("the copy failed"), TimeoutError("too long")])
+# Made by the test: an error that outlives it keeps the frames it was raised through, and with them the device's memory.
+@pytest.mark.parametrize(
+    "error", [partial(tetris.errors.GpuUnavailableError, "the copy failed"), partial(TimeoutError, "too long")]
+)
 def test_weights_that_do_not_arrive_are_copied(
-    mirror: Mirror, net: Net, saved: Path, slow: list[Slow], error: Exception
+    mirror: Mirror, net: Net, saved: Path, slow: list[Slow], error: Callable[[], Exception]
 ) -> None:
     module = fresh()
     before = weights(module)
     load_model(module, saved, device="simulated", overlap=True)
-    slow[-1].error = error
+    slow[-1].error = error()
     copied = device_loads().copied
     assert torch.equal(module(INDEXES), net(INDEXES))
-    assert device_loads().copied == copied + 1 and device_loads().reason == str(error)
+    assert device_loads().copied == copied + 1 and device_loads().reason == str(error())
     assert hooks(module) == 0 and not any(is_mirrored(tensor) for tensor in weights(module))
     assert all(one is other for one, other in zip(before, weights(module), strict=True))
 
