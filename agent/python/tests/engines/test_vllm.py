@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -44,13 +45,14 @@ ROUNDS = 9
 PROGRAM = """
 import ctypes, gc, json, logging, os, sys, time
 os.environ |= {
-    "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
 }
 options = json.loads(sys.argv[2])
+if "gpu_memory_utilization" not in options:
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = "1"
 # vLLM logs to standard output.
 said = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
@@ -62,6 +64,7 @@ from vllm import LLM, SamplingParams
 
 seconds = []
 import vllm.v1.worker.cpu_model_runner as runner
+import vllm.v1.worker.cpu_worker as worker
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 
 # The time of weights is that of the load without that of the model's modules.
@@ -78,6 +81,10 @@ def timed(owner, name, sign):
 timed(runner, "get_model", 1)
 timed(BaseModelLoader, "create_model", -1)
 
+cache = []
+sized = worker.CPUWorker.determine_available_memory
+worker.CPUWorker.determine_available_memory = lambda one: cache.append(sized(one)) or cache[0]
+
 engine = LLM(model=sys.argv[1], skip_tokenizer_init=True, max_model_len=512, **options)
 prompts = [{"prompt_token_ids": [3 + (index * step) % 31000 for index in range(64)]} for step in (7, 11, 13, 17)]
 greedy = SamplingParams(temperature=0.0, max_tokens=32, ignore_eos=True, detokenize=False)
@@ -90,6 +97,7 @@ said.write(json.dumps({
     "anonymous": next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Anonymous:")),
     "tokens": [list(one.outputs[0].token_ids) for one in outputs],
     "weight_seconds": sum(seconds),
+    "cache_bytes": cache[0],
     "warnings": warnings,
 }) + "\\n")
 said.flush()
@@ -108,8 +116,8 @@ from tetris._vllm import state
 
 read, damage = state.read, json.loads(sys.argv[3])
 
-def damaged(model, before):
-    tensors, attributes = read(model, before)
+def damaged(*arguments):
+    tensors, attributes = read(*arguments)
     if damage == "nothing but a bracket":
         return tensors, {state.DESCRIPTION: b"{"}
     description = json.loads(attributes[state.DESCRIPTION])
@@ -457,6 +465,30 @@ def test_compiled_engines_share(tmp_path: Path, store: Path) -> None:
             assert mappings(store, engine.pid)
 
 
+def test_the_cache_that_vllm_sizes_gets_the_room_that_sharing_leaves(
+    tmpfs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each engine takes its part of the weights off its cache, and not all of them."""
+    store = made_store(tmpfs, monkeypatch)
+    # Large layers, which are few: vLLM touches them all before it sizes the cache, in what it compiles.
+    folder = made(tmp_path / "large", layers=2, inner=16384)
+    share = 4 * (1 << 30) / (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    options = {"load_format": "tetris", "gpu_memory_utilization": share}
+    arguments = folder, json.dumps(options)
+    with Helper(PROGRAM, *arguments) as first:
+        first.line(HANGS_S)
+    with Helper(PROGRAM, *arguments) as alone:
+        said = alone.line(HANGS_S)
+        mapped = smaps(store, alone.pid)["Rss"]
+        with Helper(PROGRAM, *arguments) as second:
+            beside = second.line(HANGS_S)
+            assert mappings(store, second.pid)
+    gained = (beside["cache_bytes"] - said["cache_bytes"]) / mapped
+    print(f"\nthe second engine's cache gained {gained:.2f} of the {mapped / 1e6:.0f} MB of weights that it shares")
+    # Half of them, as two engines map them, and half of the libraries that both have read from files.
+    assert 0.4 < gained < 1
+
+
 def test_quantized_weights_are_shared_as_they_are_repacked(
     tmpfs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -510,7 +542,7 @@ def test_weights_that_do_not_fit_the_model_are_loaded_as_vllm_does(
         with Helper(program, *arguments, *more) as engine:
             said = engine.line(HANGS_S)
             assert said["tokens"] == stock["tokens"]
-            assert ["does not fit the model" in warning for warning in said["warnings"]] == [True]
+            assert ["does not fit the model" in warning for warning in said["warnings"]] == [True], said["warnings"]
             assert not mappings(store, engine.pid)
         assert objects(store)
 
