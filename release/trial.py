@@ -19,7 +19,9 @@ def main() -> int:
     """Loads the files and returns the exit status."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         os.environ["TETRIS_STORE"] = f"{folder}/store"
-        subprocess.run(["tetris", "init", "--no-mount"], stdout=subprocess.DEVNULL, check=True)
+        made = subprocess.run(["tetris", "init", "--no-mount"], capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            return fail(f"`tetris init` ended with {made.returncode}: {made.stderr}")
         # Larger than the files that are left out of the store.
         weight = numpy.arange(1 << 21, dtype=numpy.float32)
         first, second = Path(folder, "first.safetensors"), Path(folder, "second.safetensors")

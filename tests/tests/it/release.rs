@@ -48,5 +48,8 @@ fn the_images_of_a_release_are_listed() {
     let listed = Command::new(script).arg("--list").output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     let names: Vec<&str> = listed.lines().collect();
-    assert!(names.len() >= 6 && names.contains(&"tetris-gateway"), "{names:?}");
+    assert!(
+        names.len() >= 6 && names.contains(&"tetris-gateway"),
+        "{names:?}"
+    );
 }
