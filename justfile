@@ -81,9 +81,9 @@ book *ARGS:
     python3 tests/book reference
     python3 tests/book build {{ARGS}}
 
-# Images of the daemon, the agent, the scaler and the webhook
-images:
-    deploy/images/build tetris-node tetris-agent tetris-scaler tetris-webhook
+# Images of all programs, or of those named, and their bills of materials
+images *ARGS:
+    deploy/images/build {{ARGS}}
 
 # Packages of the crates for crates.io, each built from its package
 crates *ARGS:
