@@ -96,11 +96,15 @@ const MAY: [(&str, &[&str]); 28] = [
             "tetris-service-kit",
         ],
     ),
-    ("tetris-scaler-profiler", &["tetris-scaler-core"]),
+    (
+        "tetris-scaler-profiler",
+        &["tetris-conventions", "tetris-scaler-core"],
+    ),
     ("tetris-simulation", &[]),
     (
         "tetris-scaler-simulator",
         &[
+            "tetris-conventions",
             "tetris-scaler-core",
             "tetris-scaler-dispatch",
             "tetris-simulation",
