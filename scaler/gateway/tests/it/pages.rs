@@ -41,6 +41,15 @@ async fn the_page_of_metrics_has_every_metric() {
     metrics_page::check("tetris-gateway", &gateway.page("/metrics").await);
 }
 
+#[tokio::test]
+async fn a_gateway_without_functions_tells_its_version() {
+    let gateway = Gateway::start("").await;
+    let page = gateway.page("/metrics").await;
+    let version = env!("CARGO_PKG_VERSION");
+    let sample = format!("tetris_gateway_build_info{{version=\"{version}\"}} 1\n");
+    assert!(page.contains(&sample), "{sample} in {page}");
+}
+
 #[test]
 fn the_page_of_exit_codes_has_those_of_the_help() {
     let help = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"))
