@@ -58,7 +58,11 @@ const MAY: [(&str, &[&str]); 28] = [
     ("tetris-reclaimer-core", &["tetris-conventions"]),
     (
         "tetris-reclaimer-replay",
-        &["tetris-reclaimer-core", "tetris-simulation"],
+        &[
+            "tetris-conventions",
+            "tetris-reclaimer-core",
+            "tetris-simulation",
+        ],
     ),
     (
         "tetris-node",

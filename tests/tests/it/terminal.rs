@@ -176,7 +176,7 @@ fn reports_of_comparisons_and_plans_fit() {
         (
             "tetris-scaler",
             "plan -f ../deploy/samples/scaler/all-minilm-l6-v2.profile.yaml -f ../deploy/samples/scaler/function.yaml \
-             -f ../deploy/samples/scaler/plan-nodes.yaml --load all-minilm-l6-v2=100",
+             -f ../deploy/samples/scaler/plan-nodes.yaml --load minilm=100",
         ),
     ];
     let programs = reports.map(|(program, _)| program);

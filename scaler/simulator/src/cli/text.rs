@@ -211,8 +211,8 @@ fn assumed() -> String {
     let header = [
         "model",
         "#tensors\nMB",
-        "#own\nMB",
-        "own memory\nfrom",
+        "#private\nMB",
+        "private\nfrom",
         "#work\nms",
         "#objective\nms",
         "batches",
