@@ -51,6 +51,18 @@ async fn a_gateway_without_functions_tells_its_version() {
 }
 
 #[test]
+fn shells_complete_subcommands_and_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"));
+        let script = command.args(["completions", shell]).output().unwrap();
+        let script = String::from_utf8(script.stdout).unwrap();
+        for word in ["check", "picker-listen"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
 fn the_page_of_exit_codes_has_those_of_the_help() {
     let help = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"))
         .arg("--help")
