@@ -9,6 +9,7 @@ use tetris_conventions::duration;
 use tetris_conventions::exit::{FAILED, USAGE, help};
 use tetris_conventions::size;
 use tetris_scaler_core::{InventoryLimits, OperatorDefaults};
+use tetris_service_kit::command_help::{CompletionsArgs, ManArgs};
 use tetris_service_kit::logs::LogArgs;
 
 use crate::placement::PlacementMode;
@@ -38,12 +39,14 @@ pub enum Command {
     Plan(crate::plan::PlanArgs),
     /// Measure a model server per configuration, and write its ModelProfile
     Profile(Box<tetris_scaler_profiler::cli::ProfileArgs>),
+    /// Print a script by which a shell completes this command
+    ///
+    /// bash: `tetris-scaler completions bash > /etc/bash_completion.d/tetris-scaler`. zsh: into a file
+    /// `_tetris-scaler` of $fpath. fish: into ~/.config/fish/completions/tetris-scaler.fish.
+    #[command(long_about)]
+    Completions(CompletionsArgs),
     /// Write the manual pages of this command and its subcommands
-    Man {
-        /// Folder for the pages, which is made if it is not there
-        #[arg(value_name = "DIR")]
-        folder: PathBuf,
-    },
+    Man(ManArgs),
 }
 
 /// Arguments of `open-gates`.

@@ -1,11 +1,10 @@
 //! The command `tetris-scaler`.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
-use clap::{CommandFactory as _, Parser as _};
+use anyhow::Result;
+use clap::Parser as _;
 use tetris_scaler::cli::{Cli, Command};
 use tetris_scaler::resources::crds_yaml;
 use tetris_service_kit::command;
@@ -39,16 +38,11 @@ fn run(command: &Command) -> Result<()> {
         // Handled in `main`: it logs nothing.
         Command::Plan(_) => Ok(()),
         Command::Profile(args) => args.run(),
-        Command::Man { folder } => man(folder),
+        Command::Completions(args) => args.run::<Cli>(),
+        Command::Man(args) => args.run::<Cli>(),
         Command::Crds => {
             std::io::stdout().write_all(crds_yaml()?.as_bytes())?;
             Ok(())
         }
     }
-}
-
-fn man(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
-        .with_context(|| format!("cannot write manual pages to {}", folder.display()))
 }

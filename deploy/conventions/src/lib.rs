@@ -6,6 +6,7 @@
 //! - [`nearest`]: the name that a mistyped one probably stands for
 //! - [`document`]: JSON documents of results and of errors
 //! - [`exit`]: exit codes and their table in a command's help
+//! - `text_table` (feature `tables`): tables for a terminal of 80 columns
 
 #![forbid(unsafe_code)]
 #![deny(
@@ -31,5 +32,7 @@ pub mod log_filter;
 mod nearest;
 mod number;
 pub mod size;
+#[cfg(feature = "tables")]
+pub mod text_table;
 
 pub use nearest::nearest;

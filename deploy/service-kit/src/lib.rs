@@ -1,6 +1,7 @@
-//! Common parts of the daemons `tetris-node`, `tetris-scaler` and `tetris-webhook`.
+//! Common parts of the daemons `tetris-node`, `tetris-scaler`, `tetris-gateway` and `tetris-webhook`.
 //!
 //! - [`command`]: the runtime, errors and exit codes of a command
+//! - [`command_help`]: completions for shells, and manual pages
 //! - [`logs`]: log format and filter
 //! - [`service_manager`]: readiness, status and heartbeats for systemd
 //! - [`shutdown`]: signals, and the order to stop
@@ -30,6 +31,7 @@
 #[cfg(feature = "bound-tls")]
 pub mod bound_tls;
 pub mod command;
+pub mod command_help;
 pub mod http;
 pub mod logs;
 pub mod metrics;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tetris_conventions::exit::{FAILED, USAGE, help};
+use tetris_service_kit::command_help::{CompletionsArgs, ManArgs};
 use tetris_service_kit::logs::LogArgs;
 
 use crate::inject::{
@@ -30,6 +31,14 @@ pub enum Command {
     Run(Run),
     /// Print a pod, or an object with a pod template, with the store injected; needs no cluster
     Patch(Patch),
+    /// Print a script by which a shell completes this command
+    ///
+    /// bash: `tetris-webhook completions bash > /etc/bash_completion.d/tetris-webhook`. zsh: into a file
+    /// `_tetris-webhook` of $fpath. fish: into ~/.config/fish/completions/tetris-webhook.fish.
+    #[command(long_about)]
+    Completions(CompletionsArgs),
+    /// Write the manual pages of this command and its subcommands
+    Man(ManArgs),
 }
 
 /// Arguments of `run`.

@@ -21,6 +21,8 @@ fn run(command: &Command) -> Result<()> {
             Ok(())
         }
         Command::Patch(args) => patch(args),
+        Command::Completions(args) => args.run::<Cli>(),
+        Command::Man(args) => args.run::<Cli>(),
     }
 }
 

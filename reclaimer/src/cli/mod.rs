@@ -7,15 +7,14 @@ mod mount;
 mod once;
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Error, Result};
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
+use anyhow::{Error, Result};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use tetris_conventions::document::{self, ErrorDocument};
 use tetris_service_kit::command::{self, Failure};
+use tetris_service_kit::command_help::{CompletionsArgs, ManArgs};
 use tetris_service_kit::logs::LogArgs;
 use tetris_service_kit::unix_http::UnixHttpError;
 
@@ -61,16 +60,13 @@ enum Command {
     #[cfg(feature = "node")]
     Unmount(ConfigFlags),
     /// Print a script by which a shell completes this command
-    Completions {
-        /// Shell that reads the script
-        shell: Shell,
-    },
+    ///
+    /// bash: `tetris-node completions bash > /etc/bash_completion.d/tetris-node`. zsh: into a file
+    /// `_tetris-node` of $fpath. fish: into ~/.config/fish/completions/tetris-node.fish.
+    #[command(long_about)]
+    Completions(CompletionsArgs),
     /// Write the manual pages of this command and its subcommands
-    Man {
-        /// Folder for the pages, which is made if it is not there
-        #[arg(value_name = "DIR")]
-        folder: PathBuf,
-    },
+    Man(ManArgs),
 }
 
 #[derive(Debug, Args)]
@@ -139,19 +135,6 @@ impl Cli {
     }
 }
 
-fn completions(shell: Shell) -> Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "tetris-node", &mut script);
-    std::io::stdout().lock().write_all(&script)?;
-    Ok(())
-}
-
-fn man(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
-        .with_context(|| format!("cannot write manual pages to {}", folder.display()))
-}
-
 /// Prints a result as one line of JSON.
 fn print_json(result: Value) -> Result<()> {
     let line = format!("{}\n", document::of_result(result));
@@ -209,7 +192,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Mount(flags) => mount::mount(flags),
         #[cfg(feature = "node")]
         Command::Unmount(flags) => mount::unmount(flags),
-        Command::Completions { shell } => completions(*shell),
-        Command::Man { folder } => man(folder),
+        Command::Completions(args) => args.run::<Cli>(),
+        Command::Man(args) => args.run::<Cli>(),
     }
 }

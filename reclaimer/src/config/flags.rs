@@ -23,16 +23,18 @@ pub struct ConfigFlags {
     /// store `default`
     #[arg(long = "store", value_name = "[NAME=]DIR", value_parser = parse_store)]
     pub stores: Vec<StoreConfig>,
-    /// Loopback address of the HTTP server: metrics, health, status, inventory
+    /// Loopback address of the HTTP server (metrics, health, status, inventory), such as
+    /// 127.0.0.1:9460 [default: the file's `listen`; without both there is no server]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Name of this node
+    /// Name of this node [default: the file's `node`]
     #[arg(long, value_name = "NAME", env = "NODE_NAME", hide_env_values = true)]
     pub node: Option<String>,
-    /// Directory for learned state, instead of each store's own
+    /// Directory for learned state [default: the file's `state_dir`, else each store's own]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Time between two passes when nothing happens: 60, 60s, 5m
+    /// Time between two passes when nothing happens: 60, 60s, 5m [default: the file's
+    /// `interval_secs`]
     #[arg(long, value_name = "DURATION", value_parser = tetris_conventions::duration::parse_seconds)]
     pub interval: Option<u64>,
     /// Flags for the tables of a node of a cluster

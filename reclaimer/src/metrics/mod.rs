@@ -8,10 +8,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tetris_service_kit::metrics::encode;
+use tetris_service_kit::metrics::{encode, register_build_info};
 
 use crate::gpu_mirror::GpuMirrorStatus;
 use crate::report::{ErrorClass, NodeStatus, PassReport, Scrubbed, StorePass};
@@ -95,11 +93,11 @@ impl Metrics {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(process::Process));
         let own = registry.sub_registry_with_prefix(PREFIX);
-        let build = Family::<Labels, Gauge>::default();
-        build
-            .get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").to_owned())])
-            .set(1);
-        own.register("build_info", "The daemon's version; always 1", build);
+        register_build_info(
+            own,
+            "The daemon's version; always 1",
+            env!("CARGO_PKG_VERSION"),
+        );
         let metrics = Self {
             counters: Counters::register(own),
             ingests: Ingests::register(own),

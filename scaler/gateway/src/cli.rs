@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use tetris_conventions::exit::{FAILED, USAGE, help};
+use tetris_service_kit::command_help::{CompletionsArgs, ManArgs};
 use tetris_service_kit::logs::LogArgs;
 
 /// Send inference requests to the instances of their function by capacity
@@ -26,12 +27,14 @@ pub enum Command {
     Run(Run),
     /// Check a configuration file, and print its functions
     Check(Check),
+    /// Print a script by which a shell completes this command
+    ///
+    /// bash: `tetris-gateway completions bash > /etc/bash_completion.d/tetris-gateway`. zsh: into a file
+    /// `_tetris-gateway` of $fpath. fish: into ~/.config/fish/completions/tetris-gateway.fish.
+    #[command(long_about)]
+    Completions(CompletionsArgs),
     /// Write the manual pages of this command and its subcommands
-    Man {
-        /// Folder for the pages, which is made if it is not there
-        #[arg(value_name = "DIR")]
-        folder: PathBuf,
-    },
+    Man(ManArgs),
 }
 
 /// Arguments of `run`.
@@ -57,7 +60,7 @@ pub struct Run {
     /// Address of the HTTP server of /metrics, /loads, /healthz and /readyz
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9471")]
     pub metrics_listen: SocketAddr,
-    /// Address of the endpoint picker, for data planes of the Gateway API Inference Extension
+    /// Address of the endpoint picker, for data planes of the Gateway API Inference Extension; without it, none is served
     #[arg(long, value_name = "ADDRESS")]
     pub picker_listen: Option<SocketAddr>,
     /// Name of this gateway on its page /loads

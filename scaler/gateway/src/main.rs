@@ -1,11 +1,10 @@
 //! The command `tetris-gateway`.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
-use clap::{CommandFactory as _, Parser as _};
+use anyhow::Result;
+use clap::Parser as _;
 use tetris_gateway::cli::{Cli, Command};
 use tetris_gateway::config::Config;
 use tetris_service_kit::command;
@@ -28,7 +27,8 @@ fn run(command: &Command) -> Result<()> {
             }
             Ok(command::runtime()?.block_on(tetris_gateway::run::run(args))?)
         }
-        Command::Man { folder } => man(folder),
+        Command::Completions(args) => args.run::<Cli>(),
+        Command::Man(args) => args.run::<Cli>(),
         Command::Check(args) => {
             let config = Config::read(&args.config)?;
             let mut out = std::io::stdout();
@@ -46,10 +46,4 @@ fn run(command: &Command) -> Result<()> {
             Ok(())
         }
     }
-}
-
-fn man(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
-        .with_context(|| format!("cannot write manual pages to {}", folder.display()))
 }

@@ -1,29 +1,29 @@
 //! Explanations of a plan as text.
 
+use tetris_conventions::text_table::{TextTable, wrap};
+
 use super::candidates::{Candidate, Verdict};
 use super::report::{FunctionReport, NodeReport};
-use super::text::table;
 use crate::units::{bytes, cpus, micros};
 
 /// Formats the configurations of a function with their verdicts; `None` without `--explain`.
 pub(super) fn candidates(function: &FunctionReport) -> Option<String> {
     let candidates = function.candidates.as_ref()?;
-    let mut table = table(
-        &["configuration", "cost per request/s", "alone", "why"],
-        &[1, 2],
-    );
+    let header = ["configuration", "#cost per\nrequest/s", "#alone", "why"];
+    let mut table = TextTable::new(1, header);
     for one in candidates {
-        table.add_row([
+        table.add(vec![
             one.configuration.clone(),
             bytes(one.cost_bytes_per_rps.into()),
             format!("{} x, {}", one.alone_replicas, bytes(one.alone_cost_bytes)),
             why(one),
         ]);
     }
-    Some(format!(
-        "{}/{}: {}\n{table}",
+    let heading = format!(
+        "{}/{}: {}",
         function.namespace, function.name, function.message
-    ))
+    );
+    Some(format!("{}\n{}", wrap(&heading, 0), table.format()))
 }
 
 fn why(candidate: &Candidate) -> String {
@@ -74,10 +74,12 @@ fn lack(amount: u64, of: &str) -> Option<String> {
 /// Formats the memory that sharing saves, over all nodes.
 pub(super) fn sharing(nodes: &[NodeReport]) -> String {
     let sum = |of: fn(&NodeReport) -> u128| bytes(nodes.iter().map(of).sum());
-    format!(
-        "Sharing: tensors take {} and would take {} more with a copy per instance; {} of them are resident already.",
+    let text = format!(
+        "Sharing: tensors take {} and would take {} more with a copy per instance; {} of them are \
+         resident already.",
         sum(|node| node.tensor_bytes),
         sum(|node| node.saved_bytes),
         sum(|node| node.resident_bytes),
-    )
+    );
+    wrap(&text, 0)
 }

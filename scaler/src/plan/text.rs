@@ -1,7 +1,6 @@
 //! The plan as tables.
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table, TableComponent};
+use tetris_conventions::text_table::{TextTable, wrap};
 
 use super::report::{FunctionReport, NodeReport, Other, Report, Totals};
 use crate::units::{bytes, cpus, micros, rps};
@@ -25,35 +24,38 @@ pub(super) fn text(report: &Report) -> String {
 }
 
 fn functions(functions: &[FunctionReport]) -> String {
-    let mut table = table(
-        &[
-            "function",
-            "load",
-            "with headroom",
-            "configuration",
-            "replicas",
-            "CPUs each",
-            "private memory each",
-            "requests/s each",
-            "latency",
-            "limit",
-        ],
-        &[1, 2, 4, 5, 6, 7, 8, 9],
-    );
+    let header = [
+        "function",
+        "configuration",
+        "#load",
+        "+with\nheadroom",
+        "#replicas",
+        "#CPUs\neach",
+        "#private\nmemory",
+        "#requests/s\neach",
+        "#latency",
+        "+limit",
+    ];
+    let mut table = TextTable::new(2, header);
     for function in functions {
-        let mut first = vec![
-            format!("{}/{}", function.namespace, function.name),
-            rps(function.load_micro_rps),
-            rps(function.planned_micro_rps),
-        ];
+        let name = format!("{}/{}", function.namespace, function.name);
+        let mut loads = [function.load_micro_rps, function.planned_micro_rps].map(rps);
         if function.configurations.is_empty() {
-            first.push("none".to_owned());
-            table.add_row(first.clone());
+            let [load, planned] = &loads;
+            table.add(vec![
+                name.clone(),
+                "none".to_owned(),
+                load.clone(),
+                planned.clone(),
+            ]);
         }
         for one in &function.configurations {
-            let mut row = first;
-            row.extend([
+            let [load, planned] = std::mem::take(&mut loads);
+            table.add(vec![
+                name.clone(),
                 one.name.clone(),
+                load,
+                planned,
                 one.replicas.to_string(),
                 cpus(one.cpu_millis.into()),
                 bytes(one.own_bytes.into()),
@@ -61,29 +63,25 @@ fn functions(functions: &[FunctionReport]) -> String {
                 format!("p{} {}", function.percentile, micros(one.latency_us)),
                 micros(one.latency_limit_us),
             ]);
-            table.add_row(row);
-            first = vec![String::new(); 3];
         }
     }
-    table.to_string()
+    table.format()
 }
 
 fn nodes(nodes: &[NodeReport]) -> String {
     if nodes.is_empty() {
         return String::new();
     }
-    let mut table = table(
-        &[
-            "node",
-            "instances",
-            "CPUs",
-            "private memory",
-            "tensors",
-            "of these resident",
-            "saved by sharing",
-        ],
-        &[2, 3, 4, 5, 6],
-    );
+    let header = [
+        "node",
+        "instances",
+        "#CPUs",
+        "#private\nmemory",
+        "#tensors",
+        "#of these\nresident",
+        "#saved by\nsharing",
+    ];
+    let mut table = TextTable::new(1, header);
     for node in nodes.iter().take(MOST_NODES) {
         let instances = node.instances.iter().map(|one| {
             let running = match one.running {
@@ -95,7 +93,7 @@ fn nodes(nodes: &[NodeReport]) -> String {
                 one.replicas, one.function, one.configuration
             )
         });
-        table.add_row([
+        table.add(vec![
             node.name.clone(),
             instances.collect::<Vec<_>>().join("\n"),
             cpus(node.cpu_millis),
@@ -105,9 +103,10 @@ fn nodes(nodes: &[NodeReport]) -> String {
             bytes(node.saved_bytes),
         ]);
     }
+    let table = table.format();
     let more = nodes.len().saturating_sub(MOST_NODES);
     if more == 0 {
-        return table.to_string();
+        return table;
     }
     format!("{table}\nand {more} more nodes; --format json has all")
 }
@@ -116,25 +115,23 @@ fn gpus(nodes: &[NodeReport]) -> String {
     if nodes.iter().all(|node| node.gpus.is_empty()) {
         return String::new();
     }
-    let mut table = table(
-        &[
-            "GPU",
-            "type",
-            "instances",
-            "private memory",
-            "tensors",
-            "to copy",
-            "in",
-            "time",
-        ],
-        &[3, 4, 5, 6, 7],
-    );
+    let header = [
+        "GPU",
+        "type",
+        "instances",
+        "#private\nmemory",
+        "#tensors",
+        "#to copy",
+        "+in",
+        "#time",
+    ];
+    let mut table = TextTable::new(1, header);
     for node in nodes.iter().take(MOST_NODES) {
         for gpu in &node.gpus {
             let instances = gpu.instances.iter();
             let instances = instances
                 .map(|one| format!("{} x {} {}", one.replicas, one.function, one.configuration));
-            table.add_row([
+            table.add(vec![
                 format!("{} {}", node.name, gpu.uuid),
                 gpu.kind.clone(),
                 instances.collect::<Vec<_>>().join("\n"),
@@ -146,15 +143,21 @@ fn gpus(nodes: &[NodeReport]) -> String {
             ]);
         }
     }
-    table.to_string()
+    table.format()
 }
 
 fn totals(report: &Report) -> String {
-    let mut table = table(
-        &["", "instances", "nodes", "CPUs", "memory", "own", "tensors"],
-        &[1, 2, 3, 4, 5, 6],
-    );
-    table.add_row(row("this plan", &report.totals, true));
+    let header = [
+        "",
+        "#instances",
+        "#nodes",
+        "#CPUs",
+        "#memory",
+        "#own",
+        "#tensors",
+    ];
+    let mut table = TextTable::new(1, header);
+    table.add(row("this plan", &report.totals, true));
     let others = [
         ("DTS, most similar node", &report.comparison.published, true),
         ("no sharing", &report.comparison.unshared, false),
@@ -163,12 +166,15 @@ fn totals(report: &Report) -> String {
     for (name, other, has_nodes) in others {
         match other {
             Other::Found(totals) => {
-                table.add_row(row(name, totals, has_nodes));
+                table.add(row(name, totals, has_nodes));
             }
-            Other::None { error } => none.extend(["\n", name, " finds no plan: ", error]),
+            Other::None { error } => {
+                none.push('\n');
+                none.push_str(&wrap(&format!("{name} finds no plan: {error}"), 2));
+            }
         }
     }
-    format!("{table}{none}")
+    format!("{}{none}", table.format())
 }
 
 fn row(name: &str, totals: &Totals, has_nodes: bool) -> Vec<String> {
@@ -198,30 +204,10 @@ fn gap(report: &Report) -> String {
         return decided;
     }
     let over = (cost as f64 / bound as f64 - 1.0).max(0.0) * 100.0;
-    format!(
+    let text = format!(
         "No plan costs less than {}; this one costs {}, {over:.1} % more at most; {decided}.",
         bytes(bound),
         bytes(cost)
-    )
-}
-
-/// Creates a table with the columns `numeric` aligned to the right.
-pub(super) fn table(header: &[&str], numeric: &[usize]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(header);
-    // One line under the header is enough.
-    for line in [
-        TableComponent::HorizontalLines,
-        TableComponent::MiddleIntersections,
-        TableComponent::LeftBorderIntersections,
-        TableComponent::RightBorderIntersections,
-    ] {
-        table.remove_style(line);
-    }
-    for column in numeric {
-        if let Some(column) = table.column_mut(*column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
+    );
+    wrap(&text, 0)
 }

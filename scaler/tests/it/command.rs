@@ -47,6 +47,17 @@ fn manual_pages_are_written_for_the_command_and_each_subcommand() {
     }
 }
 
+#[test]
+fn shells_complete_subcommands_and_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completions", shell]);
+        let script = String::from_utf8(output.stdout).unwrap();
+        for word in ["open-gates", "prometheus-url"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
 /// `plan` logs nothing, and takes no wrong filter either.
 #[test]
 fn a_log_filter_that_cannot_be_read_is_an_error_that_names_its_origin() {

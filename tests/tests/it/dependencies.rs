@@ -58,7 +58,11 @@ const MAY: [(&str, &[&str]); 28] = [
     ("tetris-reclaimer-core", &["tetris-conventions"]),
     (
         "tetris-reclaimer-replay",
-        &["tetris-reclaimer-core", "tetris-simulation"],
+        &[
+            "tetris-conventions",
+            "tetris-reclaimer-core",
+            "tetris-simulation",
+        ],
     ),
     (
         "tetris-node",
@@ -96,11 +100,15 @@ const MAY: [(&str, &[&str]); 28] = [
             "tetris-service-kit",
         ],
     ),
-    ("tetris-scaler-profiler", &["tetris-scaler-core"]),
+    (
+        "tetris-scaler-profiler",
+        &["tetris-conventions", "tetris-scaler-core"],
+    ),
     ("tetris-simulation", &[]),
     (
         "tetris-scaler-simulator",
         &[
+            "tetris-conventions",
             "tetris-scaler-core",
             "tetris-scaler-dispatch",
             "tetris-simulation",

@@ -1,4 +1,4 @@
-//! A terminal of 80 columns: help of all programs, and what `tetris` prints.
+//! A terminal of 80 columns: help of all programs, and the reports that they print.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -147,5 +147,53 @@ fn reports_of_the_command_fit() {
         let wide = text.lines().find(|line| line.chars().count() > COLUMNS);
         assert_eq!(wide, None, "{words}");
         assert!(!text.is_empty(), "{words}");
+    }
+}
+
+#[test]
+fn reports_of_comparisons_and_plans_fit() {
+    let reports = [
+        ("reclaimer-replay", "--hours 1 --seeds 1"),
+        ("scaler-simulate", "--seconds 30 --rps 5"),
+        (
+            "scaler-simulate",
+            "--sweep --seconds 20 --rps 2 --random 1 --kinds bursty",
+        ),
+        ("scaler-simulate", "--dispatch --requests 4000"),
+        (
+            "scaler-simulate",
+            "reproduce-gpu-faas --minutes 1 --seeds 1",
+        ),
+        ("scaler-simulate", "reproduce-torpor --seconds 10"),
+        (
+            "scaler-simulate",
+            "reproduce-tidal --seconds 60 --per-minute 100",
+        ),
+        (
+            "tetris-scaler",
+            "plan --explain -f ../deploy/samples/scaler/gpus.plan.yaml",
+        ),
+        (
+            "tetris-scaler",
+            "plan -f ../deploy/samples/scaler/all-minilm-l6-v2.profile.yaml -f ../deploy/samples/scaler/function.yaml \
+             -f ../deploy/samples/scaler/plan-nodes.yaml --load minilm=100",
+        ),
+    ];
+    let programs = reports.map(|(program, _)| program);
+    let Some(folder) = folder_with(&programs) else {
+        skip!("the programs are not built: cargo build --workspace --bins");
+    };
+    for (program, words) in reports {
+        let output = Command::new(folder.join(program))
+            .args(words.split_whitespace())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} {words}: {told}");
+        let wide = text.lines().find(|line| line.chars().count() > COLUMNS);
+        assert_eq!(wide, None, "{program} {words}");
+        assert!(text.lines().count() > 5, "{program} {words}: {text}");
     }
 }

@@ -1,8 +1,7 @@
 //! The paper's figures beside ours.
 
-use std::fmt::Write;
-
 use serde::Serialize;
+use tetris_conventions::text_table::TextTable;
 
 /// A figure, and the bar that it should meet.
 #[derive(Debug, Clone, Serialize)]
@@ -64,10 +63,9 @@ impl TidalReport {
         self.rows.push(row);
     }
 
-    /// A table for people.
+    /// A table for people, at most 80 columns wide, with a final newline.
     pub fn text(&self) -> String {
-        let mut text =
-            String::from("| figure | value | paper | ours | met |\n|---|---|---|---|---|\n");
+        let mut table = TextTable::new(1, ["figure", "value", "#paper", "#ours", "met"]);
         for row in &self.rows {
             let (low, high) = row.paper;
             let paper = if (low - high).abs() < f64::EPSILON {
@@ -75,12 +73,16 @@ impl TidalReport {
             } else {
                 format!("{} to {}", number(low), number(high))
             };
-            let met = if row.is_met() { "yes" } else { "**no**" };
-            let (figure, what, ours) = (&row.figure, &row.what, number(row.ours));
-            // Writing to a string cannot fail.
-            let _written = writeln!(text, "| {figure} | {what} | {paper} | {ours} | {met} |");
+            let met = if row.is_met() { "yes" } else { "NO" };
+            table.add(vec![
+                row.figure.clone(),
+                row.what.clone(),
+                paper,
+                number(row.ours),
+                met.to_owned(),
+            ]);
         }
-        text
+        table.format() + "\n"
     }
 }
 
@@ -89,5 +91,31 @@ fn number(value: f64) -> String {
         format!("{value:.0}")
     } else {
         format!("{value:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_fits_a_terminal_and_names_bars_that_are_missed() {
+        let mut report = TidalReport::default();
+        let figure = "figure 18, Llama2-13B, 2 devices";
+        let what = "24.8 GB/s, 400 ms: prefix as a share of the model; shortest that suffices \
+                    beside the prediction";
+        report.add(Row::between(figure, what, 1.76, 2.01, 1.5));
+        report.add(Row::near(figure, "2k tokens, ms", 632.0, 640.0, 0.1));
+        let text = report.text();
+        let wide = text.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(wide, None, "{text}");
+        let verdict = |value: &str| {
+            let line = text.lines().find(|line| line.contains(value));
+            line.and_then(|line| line.split_whitespace().next_back())
+        };
+        assert_eq!(
+            [verdict("1.76 to 2.01"), verdict("632")],
+            [Some("NO"), Some("yes")]
+        );
     }
 }

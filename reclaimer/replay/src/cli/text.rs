@@ -1,24 +1,46 @@
-//! The report as a table.
+//! The report as tables.
 
-use std::fmt::Write;
-
+use tetris_conventions::text_table::{TextTable, entry, wrap};
 use tetris_reclaimer_replay::compare::{Comparison, Score, TIE_PERCENT, score};
+
+/// Columns of figures.
+const FIGURES: [&str; 4] = [
+    "#byte hits\n%",
+    "#reload\ns",
+    "#memory\nGiB hours",
+    "#slowdown",
+];
 
 /// Formats the report.
 pub fn report(comparison: &Comparison) -> String {
-    let mut text = String::new();
     let grid = &comparison.grid;
-    let mut line = |line: String| {
-        text.push_str(&line);
-        text.push('\n');
-    };
-    line(format!(
-        "{} hours, seeds {:?}, mean over the seeds\n",
+    let mut parts = vec![format!(
+        "{} hours, seeds {:?}, mean over the seeds",
         grid.hours, grid.seeds
+    )];
+    parts.extend([each(comparison), all(comparison)]);
+    let candidates = comparison.candidates.iter();
+    let candidates = candidates.map(|candidate| entry(candidate.name, candidate.about));
+    parts.push(format!(
+        "Policies:\n{}",
+        candidates.collect::<Vec<_>>().join("\n")
     ));
-    line(header("trace      store"));
-    for kind in &grid.kinds {
-        for size in &grid.sizes_percent {
+    let winner = comparison.winner.unwrap_or("none");
+    let rule = format!(
+        "The right default is {winner}: of the policies within {TIE_PERCENT} % of the lowest \
+         slowdown (reload time over that of the best policy of each cell, geometric mean), the one \
+         with the least memory in use."
+    );
+    parts.push(wrap(&rule, 0) + "\n");
+    parts.join("\n\n")
+}
+
+/// A row for each kind of trace, size of the store and policy.
+fn each(comparison: &Comparison) -> String {
+    let keys = ["trace", "#store\n%", "policy"];
+    let mut table = TextTable::new(3, keys.iter().chain(&FIGURES));
+    for kind in &comparison.grid.kinds {
+        for size in &comparison.grid.sizes_percent {
             let cell: Vec<_> = comparison
                 .runs
                 .iter()
@@ -26,43 +48,31 @@ pub fn report(comparison: &Comparison) -> String {
                 .cloned()
                 .collect();
             for candidate in &comparison.candidates {
-                let place = format!("{kind:<10} {size:>4}%");
-                line(row(&place, &score(candidate.name, &cell)));
+                let score = score(candidate.name, &cell);
+                let place = [kind.to_string(), size.to_string()];
+                table.add(place.into_iter().chain(row(&score)).collect());
             }
         }
     }
-    line(String::new());
-    line(header("all"));
+    table.format()
+}
+
+/// A row for each policy, over all traces and sizes.
+fn all(comparison: &Comparison) -> String {
+    let mut table = TextTable::new(1, ["policy"].iter().chain(&FIGURES));
     for score in &comparison.scores {
-        line(row("all", score));
+        table.add(row(score).to_vec());
     }
-    line(String::new());
-    for candidate in &comparison.candidates {
-        line(format!("{:<20} {}", candidate.name, candidate.about));
-    }
-    let winner = comparison.winner.unwrap_or("none");
-    let _infallible = write!(
-        text,
-        "\nThe right default is {winner}:\nof the policies within {TIE_PERCENT} % of the lowest slowdown (reload time over that of \
-         the\nbest policy of each cell, geometric mean), the one with the least memory in use.\n"
-    );
-    text
+    format!("All traces and sizes\n{}", table.format())
 }
 
-fn header(first: &str) -> String {
-    format!(
-        "{first:<16} {:<20} {:>9} {:>10} {:>10} {:>9}",
-        "policy", "byte hits", "reload s", "GiB hours", "slowdown"
-    )
-}
-
-fn row(place: &str, score: &Score) -> String {
-    format!(
-        "{place:<16} {:<20} {:>8.1}% {:>10.0} {:>10.0} {:>9.3}",
-        score.policy,
-        score.hit_ratio * 100.0,
-        score.reload_secs,
-        score.gib_hours,
-        score.slowdown
-    )
+/// Policy and figures.
+fn row(score: &Score) -> [String; 5] {
+    [
+        score.policy.to_owned(),
+        format!("{:.1}", score.hit_ratio * 100.0),
+        format!("{:.0}", score.reload_secs),
+        format!("{:.0}", score.gib_hours),
+        format!("{:.3}", score.slowdown),
+    ]
 }

@@ -13,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use tetris_service_kit::metrics::encode;
+use tetris_service_kit::metrics::{encode, register_build_info};
 
 use crate::function_name::FunctionName;
 use crate::loads::Recent;
@@ -96,6 +96,7 @@ impl Metrics {
             known: RwLock::default(),
         };
         let registry = &mut this.registry;
+        register_build_info(registry, "The gateway's version; always 1", env!("CARGO_PKG_VERSION"));
         registry.register("requests", "Requests that arrived, by function", this.requests.clone());
         registry.register("refused", "Requests that the gateway answered itself, by function and reason", this.refused.clone());
         registry.register("responses", "Requests that an instance got, by function, configuration and outcome", this.responses.clone());

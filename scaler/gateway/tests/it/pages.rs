@@ -41,6 +41,27 @@ async fn the_page_of_metrics_has_every_metric() {
     metrics_page::check("tetris-gateway", &gateway.page("/metrics").await);
 }
 
+#[tokio::test]
+async fn a_gateway_without_functions_tells_its_version() {
+    let gateway = Gateway::start("").await;
+    let page = gateway.page("/metrics").await;
+    let version = env!("CARGO_PKG_VERSION");
+    let sample = format!("tetris_gateway_build_info{{version=\"{version}\"}} 1\n");
+    assert!(page.contains(&sample), "{sample} in {page}");
+}
+
+#[test]
+fn shells_complete_subcommands_and_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"));
+        let script = command.args(["completions", shell]).output().unwrap();
+        let script = String::from_utf8(script.stdout).unwrap();
+        for word in ["check", "picker-listen"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
 #[test]
 fn the_page_of_exit_codes_has_those_of_the_help() {
     let help = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"))

@@ -3,7 +3,7 @@
 use std::io::{Write as _, stdout};
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
+use tetris_conventions::text_table::{TextTable, wrap};
 
 use super::args::{Format, ProfileArgs};
 use crate::database::StoredProfile;
@@ -35,16 +35,17 @@ pub(super) fn write(args: &ProfileArgs, outcome: &SessionOutcome) -> Result<()> 
 
 /// Prints a table of profiles.
 pub(super) fn list(profiles: &[(String, StoredProfile, usize)]) -> Result<()> {
-    let mut table = plain(&[
+    let header = [
         "profile",
         "model",
-        "configurations",
-        "shared MiB",
+        "#configu-\nrations",
+        "#shared\nMiB",
         "measured",
         "machine",
-    ]);
+    ];
+    let mut table = TextTable::new(1, header);
     for (name, profile, count) in profiles {
-        table.add_row([
+        table.add(vec![
             name.clone(),
             profile.model.clone(),
             count.to_string(),
@@ -53,28 +54,26 @@ pub(super) fn list(profiles: &[(String, StoredProfile, usize)]) -> Result<()> {
             profile.machine.processor.clone(),
         ]);
     }
-    print(&format!("{}\n", table.trim_fmt()))
+    print(&format!("{}\n", table.format()))
 }
 
 fn table(outcome: &SessionOutcome) -> String {
-    let mut table = plain(&[
+    let header = [
         "configuration",
-        "CPUs",
-        "own MiB",
-        "p50 ms",
-        "p90 ms",
-        "p95 ms",
-        "p99 ms",
-        "requests/s",
-        "errors",
-    ]);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+        "#CPUs",
+        "#own\nMiB",
+        "#p50\nms",
+        "+p90\nms",
+        "+p95\nms",
+        "+p99\nms",
+        "#requests/s",
+        "#errors",
+    ];
+    let mut table = TextTable::new(1, header);
     for measurement in outcome.measured() {
-        table.add_row(row(measurement));
+        table.add(row(measurement));
     }
-    let mut text = format!("{}\n\n", table.trim_fmt());
+    let mut text = format!("{}\n\n", table.format());
     text.push_str(&shared_line(outcome));
     let each = outcome.fates.iter();
     text.extend(each.filter_map(|(setting, fate)| {
@@ -83,7 +82,7 @@ fn table(outcome: &SessionOutcome) -> String {
             Fate::RuledOut(why) => format!("not measured, {why}"),
             Fate::Failed(why) => format!("failed, {why}"),
         };
-        Some(format!("{}: {why}\n", setting.name()))
+        Some(wrap(&format!("{}: {why}", setting.name()), 2) + "\n")
     }));
     text
 }
@@ -96,21 +95,25 @@ fn shared_line(outcome: &SessionOutcome) -> String {
     } else {
         ""
     };
-    format!(
-        "{}: {} MiB shared, objects: {}, manifests: {}{note}\nmeasured {} on {}, {} CPUs\n",
+    let mapped = format!(
+        "{}: {} MiB shared, objects: {}, manifests: {}{note}",
         profile.model,
         mib(shared.bytes()),
         shared.len(),
         shared.manifests().len(),
-        profile.at,
-        profile.machine.processor,
-        profile.machine.cpus,
-    )
+    );
+    let measured = format!(
+        "measured {} on {}, {} CPUs",
+        profile.at, profile.machine.processor, profile.machine.cpus,
+    );
+    [mapped, measured]
+        .map(|line| wrap(&line, 2) + "\n")
+        .concat()
 }
 
-fn row(one: &Measurement) -> [String; 9] {
+fn row(one: &Measurement) -> Vec<String> {
     let ms = |micros: u64| format!("{:.1}", micros as f64 / 1_000.0);
-    [
+    vec![
         one.setting.name(),
         format!("{}", one.setting.cpu_millis as f64 / 1_000.0),
         mib(one.own_bytes),
@@ -125,12 +128,6 @@ fn row(one: &Measurement) -> [String; 9] {
 
 fn mib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
-}
-
-fn plain(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
-    table
 }
 
 fn print(text: &str) -> Result<()> {

@@ -1,38 +1,60 @@
-//! Report of a comparison of rules of dispatch as a table.
+//! Report of a comparison of rules of dispatch as tables.
 
-use std::fmt::Write as _;
-
+use tetris_conventions::text_table::{TextTable, entry, legend, wrap};
 use tetris_scaler_simulator::dispatch::{DispatchComparison, DispatchGrid, DispatchRun, Rule};
 
 use super::text::percent;
 
+const HEADER: [&str; 7] = [
+    "rule",
+    "#late",
+    "+against\nours",
+    "#p50\nms",
+    "+p99\nms",
+    "#p99 of\nours",
+    "+p99 of\nSLO",
+];
+/// Words of the tables.
+const WORDS: [(&str, &str); 3] = [
+    ("late", "requests beyond their objective (SLO)"),
+    (
+        "against ours, p99 of ours",
+        "late requests and 99th percentile as a multiple of the dispatcher's",
+    ),
+    (
+        "p99 of SLO",
+        "99th percentile of the latency as a share of the objective",
+    ),
+];
+
 /// Returns the whole report.
 pub fn report(comparison: &DispatchComparison) -> String {
-    let mut text = setting(&comparison.grid);
-    text.push_str("\n\n");
-    let [functions, instances, rule, others @ ..] = HEADS;
-    let mut line = |cells: [&str; 3], others: &[String]| {
-        let [functions, instances, rule] = cells;
-        let _infallible = write!(text, "{functions:>9} {instances:>9}  {rule:<17}");
-        for cell in others {
-            let _infallible = write!(text, " {cell:>15}");
-        }
-        text.push('\n');
+    let mut parts = vec![wrap(&setting(&comparison.grid), 0)];
+    let of_one_case = |one: &DispatchRun, next: &DispatchRun| {
+        (one.functions, one.instances) == (next.functions, next.instances)
     };
-    line([functions, instances, rule], &others.map(str::to_owned));
-    for run in &comparison.runs {
-        let [functions, instances] = [run.functions, run.instances].map(|count| count.to_string());
-        let name = run.rule.name();
-        line([&functions, &instances, name], &figures(comparison, run));
-    }
-    text.push('\n');
-    for rule in Rule::ALL {
-        let _infallible = writeln!(text, "{:<17} {}", rule.name(), rule.about());
-    }
-    text
+    let cases = comparison.runs.chunk_by(of_one_case);
+    parts.extend(cases.map(|runs| case(comparison, runs)));
+    let rules = Rule::ALL.map(|rule| entry(rule.name(), rule.about()));
+    parts.push(format!("Rules:\n{}", rules.join("\n")));
+    parts.push(legend(WORDS));
+    parts.join("\n\n")
 }
 
-/// Heads of the columns.
+/// Runs with one number of functions and of instances.
+fn case(comparison: &DispatchComparison, runs: &[DispatchRun]) -> String {
+    let mut table = TextTable::new(1, HEADER);
+    for run in runs {
+        let name = [run.rule.name().to_owned()].into_iter();
+        table.add(name.chain(figures(comparison, run)).collect());
+    }
+    let case = runs.first().map_or_else(String::new, |run| {
+        format!("Functions: {}, instances: {}", run.functions, run.instances)
+    });
+    format!("{case}\n{}", table.format())
+}
+
+/// Heads of the columns of the page.
 pub const HEADS: [&str; 9] = [
     "functions",
     "instances",

@@ -1,72 +1,94 @@
 //! Report of `reproduce-gpu-faas` as tables.
 
-use std::fmt::Write as _;
-
+use tetris_conventions::text_table::{TextTable, legend, wrap};
 use tetris_scaler_simulator::gpu::gpu_faas::{FaasReport, FaasRun};
+
+/// Words of the tables.
+const WORDS: [(&str, &str); 6] = [
+    ("close", "yes within 5 points of the paper's change"),
+    ("set", "functions in the working set"),
+    ("mean, variance", "latency of requests"),
+    ("misses", "requests whose model was loaded"),
+    (
+        "false misses",
+        "misses while another GPU had the model, of all misses",
+    ),
+    ("copies", "GPUs that had the most popular model, on average"),
+];
 
 /// Returns the whole report.
 pub fn report(report: &FaasReport) -> String {
     let grid = &report.grid;
-    let mut text = format!(
-        "12 GPUs of {} MB for models, {} requests in each of {} minutes, {} popularity, mean of {} seeds\n\n",
+    let setting = format!(
+        "12 GPUs of {} MB for models, {} requests in each of {} minutes, {} popularity, mean of {} seeds",
         grid.memory_mb,
         grid.per_minute,
         grid.minutes,
         grid.popularity.name(),
         grid.seeds
     );
-    let _infallible = writeln!(
-        text,
-        "{:<6} {:<62} {:>9} {:>9}  within 5 points",
-        "figure", "change", "paper %", "here %"
-    );
-    for claim in &report.claims {
-        let [paper, here] = [claim.paper, claim.simulated].map(|value| value as f64 / 100.0);
-        let close = if claim.is_close() { "yes" } else { "no" };
-        let _infallible = writeln!(
-            text,
-            "{:<6} {:<62} {paper:>9.2} {here:>9.2}  {close}",
-            claim.figure, claim.name
-        );
-    }
-    for (head, runs) in [
+    let mut parts = vec![wrap(&setting, 0), claims(report)];
+    for (heading, runs) in [
         ("The paper's setting", &report.runs),
         ("Limits of overtaking", &report.limits),
         ("Sweep of popularity and memory", &report.sweep),
     ] {
-        let _infallible = writeln!(text, "\n{head}");
-        let _infallible = writeln!(
-            text,
-            "{:>10} {:>8} {:>4}  {:<13} {:>12} {:>14} {:>10} {:>15} {:>11}",
-            "popularity",
-            "MB",
-            "set",
-            "policy",
-            "mean s",
-            "variance s^2",
-            "misses %",
-            "false misses %",
-            "top copies"
-        );
-        for run in runs {
-            text.push_str(&line(run));
-        }
+        let of_one_setting = |one: &FaasRun, next: &FaasRun| {
+            (one.popularity, one.memory_mb) == (next.popularity, next.memory_mb)
+        };
+        let settings = runs.chunk_by(of_one_setting);
+        parts.extend(settings.map(|runs| setting_of(heading, runs)));
     }
-    text
+    parts.push(legend(WORDS));
+    parts.join("\n\n")
 }
 
-fn line(run: &FaasRun) -> String {
-    let own = &run.outcome;
-    format!(
-        "{:>10} {:>8} {:>4}  {:<13} {:>12.3} {:>14.3} {:>10.2} {:>15.2} {:>11.2}\n",
-        run.popularity.name(),
-        run.memory_mb,
-        run.working_set,
-        run.policy,
-        own.mean_latency_us as f64 / 1e6,
-        own.variance_ms2 as f64 / 1e6,
-        own.misses_per_10000 as f64 / 100.0,
-        own.false_misses_per_10000 as f64 / 100.0,
-        own.top_copies_milli as f64 / 1e3
-    )
+fn claims(report: &FaasReport) -> String {
+    let mut table = TextTable::new(1, ["figure", "change", "#paper %", "#here %", "close"]);
+    for claim in &report.claims {
+        let [paper, here] = [claim.paper, claim.simulated];
+        let close = if claim.is_close() { "yes" } else { "no" };
+        table.add(vec![
+            claim.figure.to_owned(),
+            claim.name.clone(),
+            hundredths(paper as f64),
+            hundredths(here as f64),
+            close.to_owned(),
+        ]);
+    }
+    table.format()
+}
+
+/// Runs with one popularity and memory.
+fn setting_of(heading: &str, runs: &[FaasRun]) -> String {
+    let header = [
+        "#set",
+        "policy",
+        "#mean\ns",
+        "+variance\ns^2",
+        "#misses\n%",
+        "+false misses\n%",
+        "#copies",
+    ];
+    let mut table = TextTable::new(2, header);
+    for run in runs {
+        let own = &run.outcome;
+        table.add(vec![
+            run.working_set.to_string(),
+            run.policy.clone(),
+            format!("{:.3}", own.mean_latency_us as f64 / 1e6),
+            format!("{:.3}", own.variance_ms2 as f64 / 1e6),
+            hundredths(own.misses_per_10000 as f64),
+            hundredths(own.false_misses_per_10000 as f64),
+            format!("{:.2}", own.top_copies_milli as f64 / 1e3),
+        ]);
+    }
+    let setting = runs.first().map_or_else(String::new, |run| {
+        format!("{} popularity, {} MB", run.popularity.name(), run.memory_mb)
+    });
+    format!("{heading}: {setting}\n{}", table.format())
+}
+
+fn hundredths(value: f64) -> String {
+    format!("{:.2}", value / 100.0)
 }

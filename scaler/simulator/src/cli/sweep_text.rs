@@ -1,7 +1,6 @@
 //! Report of a sweep as tables.
 
-use std::fmt::Write;
-
+use tetris_conventions::text_table::{TextTable, legend, wrap};
 use tetris_scaler_simulator::sweep::{
     AS_TIMELY_PER_100_000, Point, Sweep, SweepRun, Wins, competitors,
 };
@@ -9,22 +8,44 @@ use tetris_scaler_simulator::{Column, Policy};
 
 use super::text::setting;
 
+/// Words of the tables.
+const WORDS: [(&str, &str); 6] = [
+    (
+        "best",
+        "traces in which the policy was the best, or equal to the best",
+    ),
+    ("of", "traces in which it competed"),
+    ("lead", "mean lead over the second best where it won alone"),
+    ("excess, worst", "mean and largest excess over the best"),
+    (
+        "timely policy with the least memory",
+        "the one with the least mean memory of those with about the fewest late requests",
+    ),
+    (
+        "against DTS",
+        "mean memory of sharing-aware against that of DTS",
+    ),
+];
+
 /// Returns the whole report.
 pub fn report(sweep: &Sweep) -> String {
-    let mut text = format!(
-        "{}\n{} points x {} kinds of requests, all applications together\n",
-        setting(&sweep.grid),
+    let size = format!(
+        "{} points x {} kinds of requests, all applications together",
         sweep.points.len(),
         sweep.grid.kinds.len()
     );
-    text.push_str(&wins(sweep));
-    text.push_str(&inputs(sweep));
+    let mut parts = vec![format!("{}\n{size}", wrap(&setting(&sweep.grid), 0))];
+    let of_one_view =
+        |one: &Wins, next: &Wins| (one.column, one.timely) == (next.column, next.timely);
+    parts.extend(sweep.wins.chunk_by(of_one_view).map(wins));
+    parts.extend([one_at_a_time(sweep), inputs(sweep)]);
     let infeasible: usize = sweep.runs.iter().map(|run| run.infeasible.len()).sum();
-    let _infallible = writeln!(
-        text,
-        "\n{infeasible} runs of a policy that has no configuration within an objective; they count for nothing"
+    let infeasible = format!(
+        "{infeasible} runs of a policy that has no configuration within an objective; they count \
+         for nothing"
     );
-    text
+    parts.extend([wrap(&infeasible, 0), legend(WORDS)]);
+    parts.join("\n\n")
 }
 
 /// Heading of a view.
@@ -40,35 +61,17 @@ pub fn heading(one: &Wins) -> String {
     }
 }
 
-fn wins(sweep: &Sweep) -> String {
-    let mut text = String::new();
-    let mut before = None;
-    for one in &sweep.wins {
-        let view = (one.column, one.timely);
-        if before != Some(view) {
-            let _infallible = writeln!(
-                text,
-                "\n{}\n{:<17} {:>9} {:>7} {:>12} {:>12} {:>12}",
-                heading(one),
-                "",
-                "best",
-                "of",
-                "lead %",
-                "excess %",
-                "worst %"
-            );
-            before = Some(view);
-        }
-        let [lead, mean, worst] = percents(one);
-        let _infallible = writeln!(
-            text,
-            "{:<17} {:>9} {:>7} {lead:>12} {mean:>12} {worst:>12}",
-            one.policy.name(),
-            one.wins,
-            one.of
-        );
+/// Wins of each policy in one view.
+fn wins(view: &[Wins]) -> String {
+    let header = ["policy", "#best", "#of", "#lead %", "#excess %", "#worst %"];
+    let mut table = TextTable::new(1, header);
+    for one in view {
+        let counts = [one.wins, one.of].map(|count| count.to_string());
+        let cells = [one.policy.name().to_owned()].into_iter().chain(counts);
+        table.add(cells.chain(percents(one)).collect());
     }
-    text
+    let heading = view.first().map_or_else(String::new, heading);
+    format!("{}\n{}", wrap(&heading, 0), table.format())
 }
 
 /// Lead over the second best, mean excess over the best, and largest excess, in percent.
@@ -81,29 +84,44 @@ pub fn percents(one: &Wins) -> [String; 3] {
     .map(|permille| format!("{:.1}", permille as f64 / 10.0))
 }
 
-fn inputs(sweep: &Sweep) -> String {
-    let mut text = format!(
-        "\nOne input at a time: the timely policy with the least mean memory for each kind of requests, and its lead;\n\
-         and mean memory of sharing-aware against DTS, in percent\n{:<24} {:>12} {}\n",
-        "", "value", "best"
-    );
+fn one_at_a_time(sweep: &Sweep) -> String {
+    let header = [
+        "input",
+        "#value",
+        "requests",
+        "timely policy with\nthe least memory",
+        "#lead\n%",
+        "+against\nDTS, %",
+    ];
+    let mut table = TextTable::new(3, header);
     for (at, point) in sweep.points.iter().enumerate() {
-        let Some((name, value)) = title(point) else {
+        let Some((mut name, mut value)) = title(point) else {
             continue;
         };
-        let runs = sweep.runs.iter().filter(|run| run.point == at);
-        let cells: Vec<String> = runs.map(cell).collect();
-        let _infallible = writeln!(text, "{name:<24} {value:>12} {}", cells.join("; "));
+        for run in sweep.runs.iter().filter(|run| run.point == at) {
+            let best = Best::of(run);
+            let lead = best.lead.map_or_else(|| "alone".to_owned(), decimal);
+            table.add(vec![
+                std::mem::take(&mut name),
+                std::mem::take(&mut value),
+                run.kind.to_string(),
+                best.policy.map_or("none", Policy::name).to_owned(),
+                lead,
+                best.against_dts.map_or_else(String::new, signed),
+            ]);
+        }
     }
-    text.push_str("\nInvented inputs: low, default and high\n");
+    format!("One input at a time\n{}", table.format())
+}
+
+fn inputs(sweep: &Sweep) -> String {
+    let mut table = TextTable::new(1, ["input", "#low", "#default", "#high", "meaning"]);
     for one in &sweep.inputs {
-        let _infallible = writeln!(
-            text,
-            "{:<24} {:>12} {:>12} {:>12}  {}",
-            one.input.name, one.input.low, one.default, one.input.high, one.input.about
-        );
+        let values = [one.input.low, one.default, one.input.high].map(|value| value.to_string());
+        let cells = [one.input.name.to_owned()].into_iter().chain(values);
+        table.add(cells.chain([one.input.about.to_owned()]).collect());
     }
-    text
+    format!("Invented inputs\n{}", table.format())
 }
 
 /// Returns the name and value of a point's input; `None` for a random combination.
@@ -119,27 +137,59 @@ pub fn title(point: &Point) -> Option<(String, String)> {
     )
 }
 
+/// The winner of a run.
+struct Best {
+    /// Timely policy with the least mean memory.
+    policy: Option<Policy>,
+    /// Its lead over the second, in percent.
+    lead: Option<f64>,
+    /// Mean memory of sharing-aware beyond that of DTS, in percent.
+    against_dts: Option<f64>,
+}
+
+impl Best {
+    fn of(run: &SweepRun) -> Self {
+        let mut all = competitors(run, Column::MeanMemory, true);
+        all.sort_by_key(|&(policy, value)| (value, policy));
+        let lead = match all.as_slice() {
+            [(_, value), (_, second), ..] => {
+                Some(100.0 - *value as f64 * 100.0 / (*second).max(1) as f64)
+            }
+            _ => None,
+        };
+        let memory = |policy: Policy| {
+            let found = run.results.iter().find(|one| one.policy == policy);
+            found.map(|one| one.value(Column::MeanMemory) as f64)
+        };
+        let against_dts = match (memory(Policy::SharingAware), memory(Policy::Dts)) {
+            (Some(own), Some(other)) if other > 0.0 => Some(own * 100.0 / other - 100.0),
+            _ => None,
+        };
+        Self {
+            policy: all.first().map(|&(policy, _)| policy),
+            lead,
+            against_dts,
+        }
+    }
+}
+
+fn decimal(percent: f64) -> String {
+    format!("{percent:.1}")
+}
+
+fn signed(percent: f64) -> String {
+    format!("{percent:+.1}")
+}
+
 /// Returns the winner of a run with its lead, and sharing-aware against DTS.
 pub fn cell(run: &SweepRun) -> String {
-    let mut all = competitors(run, Column::MeanMemory, true);
-    all.sort_by_key(|&(policy, value)| (value, policy));
-    let best = match all.as_slice() {
-        [(policy, value), (_, second), ..] => {
-            let lead = 100.0 - *value as f64 * 100.0 / (*second).max(1) as f64;
-            format!("{policy} {lead:.1}")
-        }
-        [(policy, _)] => format!("{policy} alone"),
-        [] => "none".to_owned(),
+    let best = Best::of(run);
+    let winner = match (best.policy, best.lead) {
+        (Some(policy), Some(lead)) => format!("{policy} {}", decimal(lead)),
+        (Some(policy), None) => format!("{policy} alone"),
+        (None, _) => "none".to_owned(),
     };
-    let memory = |policy: Policy| {
-        let found = run.results.iter().find(|one| one.policy == policy);
-        found.map(|one| one.value(Column::MeanMemory) as f64)
-    };
-    let against = match (memory(Policy::SharingAware), memory(Policy::Dts)) {
-        (Some(own), Some(other)) if other > 0.0 => {
-            format!(" ({:+.1})", own * 100.0 / other - 100.0)
-        }
-        _ => String::new(),
-    };
-    format!("{} {best}{against}", run.kind)
+    let against = best.against_dts.map(signed);
+    let against = against.map_or_else(String::new, |percent| format!(" ({percent})"));
+    format!("{} {winner}{against}", run.kind)
 }

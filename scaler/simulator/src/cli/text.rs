@@ -1,29 +1,81 @@
 //! Report as tables.
 
-use std::fmt::Write;
-
+use tetris_conventions::text_table::{TextTable, entry, legend, wrap};
 use tetris_scaler_simulator::catalog::MODELS;
 use tetris_scaler_simulator::paper::{Checked, MOST_VIOLATIONS_PERCENT, SAVED_TENTHS_GB};
 use tetris_scaler_simulator::{Comparison, Grid, Policy, PolicyRun};
 
 const GB: f64 = 1e9;
+/// Columns of the table of resources.
+const RESOURCES: [&str; 7] = [
+    "policy",
+    "#memory GB\nmean",
+    "+\nmedian",
+    "+\npeak",
+    "#CPUs\nmean",
+    "+\npeak",
+    "#late\n%",
+];
+/// Columns of the table of starts.
+const STARTS: [&str; 8] = [
+    "policy",
+    "#queue\nms",
+    "#starts",
+    "#cold",
+    "#loaded\nGB",
+    "#no room",
+    "#decision us\nmean",
+    "+\nmost",
+];
+/// Words of the tables.
+const WORDS: [(&str, &str); 7] = [
+    (
+        "memory, CPUs",
+        "of the instances and their tensors, on all nodes together",
+    ),
+    (
+        "late",
+        "requests that took longer than the objectives of their functions, or were not served",
+    ),
+    ("queue", "mean wait of a request for a thread"),
+    ("starts", "instances that started"),
+    ("cold", "starts that read weights from the disk"),
+    (
+        "no room",
+        "instances for which no node had room, at each attempt",
+    ),
+    (
+        "decision",
+        "duration of a decision that starts instances; the only figure that does not follow from \
+         the seed",
+    ),
+];
 
 /// Returns the whole report.
 pub fn report(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
-    let mut text = format!("{}\n\n{}\n", setting(grid), header());
+    let mut parts = vec![wrap(&setting(grid), 0)];
     for (cell, _) in grid.cells() {
         for kind in &grid.kinds {
             let runs = comparison.runs.iter();
-            for run in runs.filter(|run| run.cell == cell && run.kind == *kind) {
-                text.push_str(&row(run));
-            }
-            text.push('\n');
+            let runs: Vec<&PolicyRun> = runs
+                .filter(|run| run.cell == cell && run.kind == *kind)
+                .collect();
+            let heading = format!("{cell}, {kind} requests");
+            parts.push(format!(
+                "{heading}: memory, CPUs and late requests\n{}",
+                resources(&runs)
+            ));
+            parts.push(format!(
+                "{heading}: queues, starts and decisions\n{}",
+                starts(&runs)
+            ));
         }
     }
-    text.push_str(&paper(comparison));
-    text.push_str(&assumed(comparison));
-    text
+    parts.push(legend(WORDS) + &policies(&grid.policies));
+    parts.push(paper(comparison));
+    parts.push(assumed());
+    parts.join("\n\n")
 }
 
 /// Describes cluster, loads and trace.
@@ -35,45 +87,46 @@ pub fn setting(grid: &Grid) -> String {
     )
 }
 
-fn header() -> String {
-    format!(
-        "{:<9} {:<9} {:<17} {:>26} {:>15} {:>8} {:>9} {:>8} {:>6} {:>8} {:>6} {:>14}",
-        "",
-        "requests",
-        "policy",
-        "memory GB mean/median/peak",
-        "CPUs mean/peak",
-        "late",
-        "queue ms",
-        "starts",
-        "cold",
-        "load GB",
-        "no room",
-        "decide us/most"
-    )
+fn resources(runs: &[&PolicyRun]) -> String {
+    let mut table = TextTable::new(1, RESOURCES);
+    for run in runs {
+        let one = &run.outcome;
+        let memory = one.memory_bytes;
+        let [mean, median, peak] = [memory.mean, memory.median, memory.peak].map(gigabytes);
+        let cpus = |millis: u64| format!("{:.0}", millis as f64 / 1e3);
+        table.add(vec![
+            run.policy.name().to_owned(),
+            mean,
+            median,
+            peak,
+            cpus(one.cpu_millis.mean),
+            cpus(one.cpu_millis.peak),
+            format!("{:.2}", percent(one.violations, one.requests)),
+        ]);
+    }
+    table.format()
 }
 
-fn row(run: &PolicyRun) -> String {
-    let one = &run.outcome;
-    let memory = one.memory_bytes;
-    let memory = [memory.mean, memory.median, memory.peak].map(|bytes| bytes as f64 / GB);
-    let [mean, median, peak] = memory.map(|gb| format!("{gb:.1}"));
-    let cpu = [one.cpu_millis.mean, one.cpu_millis.peak].map(|millis| millis as f64 / 1e3);
-    format!(
-        "{:<9} {:<9} {:<17} {:>26} {:>15} {:>7.2}% {:>9.2} {:>8} {:>6} {:>8.1} {:>6} {:>14}\n",
-        run.cell,
-        run.kind,
-        run.policy,
-        format!("{mean} {median} {peak}"),
-        format!("{:.0} {:.0}", cpu[0], cpu[1]),
-        percent(one.violations, one.requests),
-        one.queue.mean_us() as f64 / 1e3,
-        one.starts,
-        one.cold_starts,
-        one.loaded_bytes as f64 / GB,
-        one.unplaced,
-        format!("{} {}", one.decision_us.mean, one.decision_us.peak),
-    )
+fn starts(runs: &[&PolicyRun]) -> String {
+    let mut table = TextTable::new(1, STARTS);
+    for run in runs {
+        let one = &run.outcome;
+        table.add(vec![
+            run.policy.name().to_owned(),
+            format!("{:.2}", one.queue.mean_us() as f64 / 1e3),
+            one.starts.to_string(),
+            one.cold_starts.to_string(),
+            gigabytes(one.loaded_bytes),
+            one.unplaced.to_string(),
+            one.decision_us.mean.to_string(),
+            one.decision_us.peak.to_string(),
+        ]);
+    }
+    table.format()
+}
+
+fn gigabytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / GB)
 }
 
 /// Returns `part` of `all`, in percent.
@@ -82,18 +135,30 @@ pub fn percent(part: u64, all: u64) -> f64 {
 }
 
 fn paper(comparison: &Comparison) -> String {
-    let mut text = String::from("Figures 12 to 14 in the paper's text, and here\n");
+    let header = [
+        "policy",
+        "against",
+        "application",
+        "requests",
+        "less",
+        "#paper %",
+        "#here %",
+    ];
+    let mut table = TextTable::new(5, header);
     for checked in &comparison.claims {
-        let _infallible = writeln!(text, "{}", claim(checked));
+        table.add(claim(checked).to_vec());
     }
-    for (against, tenths) in SAVED_TENTHS_GB {
-        let _infallible = writeln!(text, "{}", saving(comparison, against, tenths));
-    }
-    let _infallible = writeln!(
-        text,
-        "Requests beyond the objective, DTS and INFless: paper below {MOST_VIOLATIONS_PERCENT} %, here see above"
+    let savings = SAVED_TENTHS_GB.map(|(against, tenths)| saving(comparison, against, tenths));
+    let late = format!(
+        "Requests beyond the objective, DTS and INFless: paper below {MOST_VIOLATIONS_PERCENT} %, \
+         here see above"
     );
-    text
+    let lines = savings.into_iter().chain([late]).map(|line| wrap(&line, 2));
+    format!(
+        "Figures 12 to 14 in the paper's text, and here\n{}\n{}",
+        table.format(),
+        lines.collect::<Vec<_>>().join("\n")
+    )
 }
 
 /// Formats the savings of figure 14b against one policy as a line.
@@ -116,21 +181,18 @@ fn saving(comparison: &Comparison, against: Policy, tenths: u64) -> String {
     )
 }
 
-/// Formats a claim as a line.
-pub fn claim(checked: &Checked) -> String {
+/// Cells of a claim.
+fn claim(checked: &Checked) -> [String; 7] {
     let claim = checked.claim;
-    let kind = claim
-        .kind
-        .map_or("all kinds".to_owned(), |kind| kind.to_string());
-    let here = simulated(checked);
-    format!(
-        "{} against {}, {}, {kind}: {} less by percent: paper {}, here {here}",
-        claim.policy,
-        claim.against,
-        claim.application.name(),
-        claim.measure.name(),
-        claim.percent
-    )
+    [
+        claim.policy.to_string(),
+        claim.against.to_string(),
+        claim.application.name().to_owned(),
+        claim.kind.map_or("all".to_owned(), |kind| kind.to_string()),
+        claim.measure.name().to_owned(),
+        claim.percent.to_string(),
+        simulated(checked),
+    ]
 }
 
 /// Formats the simulated value of a claim, in percent.
@@ -141,33 +203,45 @@ pub fn simulated(checked: &Checked) -> String {
     })
 }
 
-fn assumed(comparison: &Comparison) -> String {
-    let mut text = String::from(
-        "\nFrom the paper: applications, sizes of models (table 4), nodes (table 3), models\n\
-         without batching, B and P, speeds of loading, and private memory marked (paper).\n\
-         The operator's own defaults: interval, window, headroom, steady time and cost of\n\
-         CPU. The rest is assumed; --sweep varies it:\n",
-    );
+fn assumed() -> String {
+    let about = "From the paper: applications, sizes of models (table 4), nodes (table 3), models \
+                 without batching, B and P, speeds of loading, and private memory marked so. The \
+                 operator's own defaults: interval, window, headroom, steady time and cost of CPU. \
+                 The rest is assumed; --sweep varies it:";
+    let header = [
+        "model",
+        "#tensors\nMB",
+        "#private\nMB",
+        "private\nfrom",
+        "#work\nms",
+        "#objective\nms",
+        "batches",
+    ];
+    let mut table = TextTable::new(1, header);
     for model in MODELS {
-        let _infallible = writeln!(
-            text,
-            "{:<12} {:>5} MB of tensors, {:>3} MB own ({}), {:>3} ms of work, objective {:>3} ms, batches: {}",
-            model.name,
-            model.tensor_mb,
-            model.own_mb,
+        let (from, batches) = (
             if model.own_from_paper {
                 "paper"
             } else {
                 "assumed"
             },
-            model.work_us / 1_000,
-            model.slo_us / 1_000,
             if model.batchable { "yes" } else { "no" },
         );
+        table.add(vec![
+            model.name.to_owned(),
+            model.tensor_mb.to_string(),
+            model.own_mb.to_string(),
+            from.to_owned(),
+            (model.work_us / 1_000).to_string(),
+            (model.slo_us / 1_000).to_string(),
+            batches.to_owned(),
+        ]);
     }
-    text.push('\n');
-    for policy in &comparison.grid.policies {
-        let _infallible = writeln!(text, "{:<17} {}", policy.name(), policy.about());
-    }
-    text
+    format!("{}\n{}\n", wrap(about, 0), table.format())
+}
+
+fn policies(policies: &[Policy]) -> String {
+    let each = policies.iter();
+    let each = each.map(|policy| entry(policy.name(), policy.about()));
+    format!("Policies:\n{}", each.collect::<Vec<_>>().join("\n"))
 }

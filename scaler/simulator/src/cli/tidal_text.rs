@@ -1,119 +1,150 @@
 //! Report of `reproduce-tidal` as tables.
 
-use std::fmt::Write as _;
-
-use tetris_scaler_simulator::gpu::tidal::{STAGES, TidalReport, TidalRuns, TidalSystem};
+use tetris_conventions::text_table::{TextTable, legend, wrap};
+use tetris_scaler_simulator::gpu::tidal::{
+    STAGES, TidalOutcome, TidalReport, TidalRuns, TidalSystem,
+};
 
 /// Percentiles of the CDF that the table has.
 const PERCENTILES: [usize; 8] = [10, 25, 50, 75, 90, 95, 99, 100];
+/// Words of the tables.
+const WORDS: [(&str, &str); 5] = [
+    (
+        "paper",
+        "the paper's value, or the bound that ours must keep",
+    ),
+    (
+        "timeouts",
+        "requests that left before they got a GPU; they count with the time for which they waited",
+    ),
+    ("cold", "requests whose model was loaded"),
+    ("busy", "share of the run for which GPUs were busy"),
+    (
+        "0 to 50 and so on",
+        "mean TTFT from one percentile to the next, the stages of figure 19b",
+    ),
+];
 
 /// Returns the whole report.
 pub fn report(report: &TidalReport) -> String {
     let grid = &report.grid;
-    let mut text = format!(
-        "16 functions on 8 GPUs, {} requests/min for {} s, seed {}\n\n",
+    let setting = format!(
+        "16 functions on 8 GPUs, {} requests/min for {} s, seed {}",
         grid.per_minute, grid.seconds, grid.seed
     );
-    let _infallible = writeln!(
-        text,
-        "{:<6} {:<72} {:>9} {:>9}  met",
-        "figure", "value", "paper", "here"
-    );
+    let mut parts = vec![setting, claims(report)];
+    parts.extend([
+        distribution("19a", &report.short),
+        distribution("19b", &report.long),
+        sweep(&report.sweep),
+        legend(WORDS),
+    ]);
+    parts.join("\n\n")
+}
+
+fn claims(report: &TidalReport) -> String {
+    let mut table = TextTable::new(1, ["figure", "value", "#paper", "#here", "met"]);
     for claim in &report.claims {
         let paper = claim.paper.map_or_else(
             || format!("<= {:.2}", claim.bar.1 as f64 / 100.0),
             |value| format!("{:.2}", value as f64 / 100.0),
         );
         let met = if claim.is_met() { "yes" } else { "no" };
-        let _infallible = writeln!(
-            text,
-            "{:<6} {:<72} {paper:>9} {:>9.2}  {met}",
-            claim.figure,
-            claim.name,
-            claim.simulated as f64 / 100.0
-        );
+        table.add(vec![
+            claim.figure.to_owned(),
+            claim.name.clone(),
+            paper,
+            format!("{:.2}", claim.simulated as f64 / 100.0),
+            met.to_owned(),
+        ]);
     }
-    text.push_str(&distribution("19a", &report.short));
-    text.push_str(&distribution("19b", &report.long));
-    text.push_str(&sweep(&report.sweep));
-    text
+    table.format()
 }
 
-fn seconds(us: u64) -> f64 {
-    us as f64 / 1e6
+fn seconds(us: u64) -> String {
+    format!("{:.2}", us as f64 / 1e6)
 }
 
-/// Percentiles and stages of each system, in seconds.
+fn percent(part: u64, all: u64) -> f64 {
+    part as f64 * 100.0 / all.max(1) as f64
+}
+
+/// Percentiles and stages, with a column for each system, in seconds.
 fn distribution(figure: &str, runs: &TidalRuns) -> String {
-    let mut text = format!("\nFigure {figure}, {}: TTFT in seconds\n", runs.case);
-    let _infallible = write!(
-        text,
-        "{:<14} {:>8} {:>9} {:>6} {:>6} {:>7}",
-        "system", "requests", "timeout %", "cold %", "busy %", "mean"
-    );
+    let systems = runs
+        .runs
+        .iter()
+        .map(|run| format!("#{}", run.system.name()));
+    let mut table = TextTable::new(1, [String::new()].into_iter().chain(systems));
+    let mut line = |name: String, value: &dyn Fn(&TidalOutcome) -> String| {
+        let values = runs.runs.iter().map(|run| value(&run.outcome));
+        table.add([name].into_iter().chain(values).collect());
+    };
+    line("requests".to_owned(), &|one| one.requests.to_string());
+    line("timeouts, %".to_owned(), &|one| {
+        format!("{:.2}", percent(one.timeouts, one.requests))
+    });
+    line("cold, %".to_owned(), &|one| {
+        format!("{:.1}", percent(one.cold, one.requests))
+    });
+    line("busy, %".to_owned(), &|one| {
+        format!("{:.1}", one.busy_permille as f64 / 10.0)
+    });
+    line("mean, s".to_owned(), &|one| seconds(one.mean_us));
     for percent in PERCENTILES {
-        let _infallible = write!(text, " {:>7}", format!("p{percent}"));
+        let name = format!("p{percent}, s");
+        line(name, &|one| seconds(one.percentile_us(percent)));
     }
     let mut from = 0;
-    for to in STAGES {
-        let _infallible = write!(text, " {:>7}", format!("{from}-{to}"));
+    for (at, to) in STAGES.into_iter().enumerate() {
+        line(format!("{from} to {to}, s"), &|one| {
+            one.stages_us
+                .get(at)
+                .copied()
+                .map_or_else(String::new, seconds)
+        });
         from = to;
     }
-    text.push('\n');
-    for run in &runs.runs {
-        let own = &run.outcome;
-        let percent = |part: u64| part as f64 * 100.0 / own.requests.max(1) as f64;
-        let _infallible = write!(
-            text,
-            "{:<14} {:>8} {:>9.2} {:>6.1} {:>6.1} {:>7.2}",
-            run.system.name(),
-            own.requests,
-            percent(own.timeouts),
-            percent(own.cold),
-            own.busy_permille as f64 / 10.0,
-            seconds(own.mean_us)
-        );
-        let percentiles = PERCENTILES.map(|percent| own.percentile_us(percent));
-        for us in percentiles.into_iter().chain(own.stages_us) {
-            let _infallible = write!(text, " {:>7.2}", seconds(us));
-        }
-        text.push('\n');
-    }
-    text
+    let heading = format!(
+        "Figure {figure}, {}: time to the first token (TTFT)",
+        runs.case
+    );
+    format!("{}\n{}", wrap(&heading, 0), table.format())
 }
 
 /// The 95th percentile in each case.
 fn sweep(cases: &[TidalRuns]) -> String {
-    let mut text = "\nOther assumptions: p95 in seconds, its change against ServerlessLLM, and timeouts of ServerlessLLM and Tidal\n".to_owned();
-    let _infallible = write!(text, "{:<38}", "case");
-    for system in TidalSystem::ALL {
-        let _infallible = write!(text, " {:>13}", system.name());
-    }
-    let _infallible = writeln!(text, " {:>9} {:>15}", "Tidal %", "timeouts %");
+    let header = [
+        "case",
+        "#Server-\nlessLLM",
+        "+Tidal",
+        "+Tidal-DK",
+        "+Tidal-\nDK-6G",
+        "#change\n%",
+        "+timeouts, %\nServerlessLLM",
+        "+timeouts, %\nTidal",
+    ];
+    let mut table = TextTable::new(1, header);
     for runs in cases {
-        let _infallible = write!(text, "{:<38}", runs.case);
-        for system in TidalSystem::ALL {
-            let shown = runs.find(system).map_or_else(
+        let mut row = vec![runs.case.clone()];
+        row.extend(TidalSystem::ALL.map(|system| {
+            runs.find(system).map_or_else(
                 || "-".to_owned(),
-                |run| format!("{:.2}", seconds(run.outcome.percentile_us(95))),
-            );
-            let _infallible = write!(text, " {shown:>13}");
-        }
+                |run| seconds(run.outcome.percentile_us(95)),
+            )
+        }));
         let change = runs.p95_change(TidalSystem::Tidal).unwrap_or(0);
-        let timeouts = [TidalSystem::ServerlessLlm, TidalSystem::Tidal].map(|system| {
-            let own = runs.find(system).map(|run| &run.outcome);
-            own.map_or(0.0, |own| {
-                own.timeouts as f64 * 100.0 / own.requests.max(1) as f64
-            })
-        });
-        let [one, other] = timeouts;
-        let _infallible = writeln!(
-            text,
-            " {:>9.2} {:>7.2} {:>7.2}",
-            change as f64 / 100.0,
-            one,
-            other
+        row.push(format!("{:.2}", change as f64 / 100.0));
+        row.extend(
+            [TidalSystem::ServerlessLlm, TidalSystem::Tidal].map(|system| {
+                let own = runs.find(system).map(|run| &run.outcome);
+                let share = own.map_or(0.0, |own| percent(own.timeouts, own.requests));
+                format!("{share:.2}")
+            }),
         );
+        table.add(row);
     }
-    text
+    let heading = "Other assumptions: p95 in seconds, its change from ServerlessLLM to Tidal, and \
+                   timeouts of both";
+    format!("{}\n{}", wrap(heading, 0), table.format())
 }

@@ -1,50 +1,104 @@
-//! Report of `reproduce-torpor` as a table.
+//! Report of `reproduce-torpor` as tables.
 
-use std::fmt::Write as _;
+use tetris_conventions::text_table::{TextTable, legend};
+use tetris_scaler_simulator::gpu::torpor::{TorporReport, TorporRun};
 
-use tetris_scaler_simulator::gpu::torpor::TorporReport;
+use super::text::percent;
+
+const HEADER: [&str; 9] = [
+    "policy",
+    "#exe-\ncuted",
+    "#comp-\nliant",
+    "#failed\n%",
+    "#misses\n%",
+    "#p98\nms",
+    "#Bert\nms",
+    "#service\nms",
+    "#host\nGB",
+];
+/// Words of the tables.
+const WORDS: [(&str, &str); 7] = [
+    (
+        "executed",
+        "functions of which at least one request was executed",
+    ),
+    (
+        "compliant",
+        "functions with 98 % of their requests within the SLO",
+    ),
+    (
+        "failed",
+        "requests that were refused, late, or never executed",
+    ),
+    ("misses", "requests whose model was loaded"),
+    (
+        "p98, Bert",
+        "98th percentile from arrival to result, of vision models and of Bert-qa",
+    ),
+    (
+        "service",
+        "98th percentile from dispatch to result, of vision models",
+    ),
+    ("host", "bytes copied from the host to GPUs"),
+];
 
 /// Returns the whole report.
 pub fn report(report: &TorporReport) -> String {
     let grid = &report.grid;
-    let mut text = format!(
-        "Nodes of 4 GPUs with {} MB each for models, {} s, seed {}\n\n",
+    let mut parts = vec![format!(
+        "Nodes of 4 GPUs with {} MB each for models, {} s, seed {}",
         grid.memory_mb, grid.seconds, grid.seed
-    );
-    let _infallible = writeln!(
-        text,
-        "{:<9} {:<28} {:>9}  {:<14} {:>8} {:>9} {:>9} {:>8} {:>9} {:>9} {:>11} {:>11}",
-        "figure",
-        "case",
-        "functions",
-        "policy",
-        "executed",
-        "compliant",
-        "failed %",
-        "misses %",
-        "p98 ms",
-        "Bert ms",
-        "service ms",
-        "host GB"
-    );
-    for run in &report.runs {
+    )];
+    let of_one_setting = |one: &TorporRun, next: &TorporRun| {
+        let setting = |run: &TorporRun| (run.experiment, run.case.clone(), run.functions);
+        setting(one) == setting(next)
+    };
+    parts.extend(report.runs.chunk_by(of_one_setting).map(setting));
+    parts.push(legend(WORDS));
+    parts.join("\n\n")
+}
+
+/// Runs of one setting, a row for each policy.
+fn setting(runs: &[TorporRun]) -> String {
+    let mut table = TextTable::new(1, HEADER);
+    for run in runs {
         let own = &run.outcome;
-        let percent = |part: u64| part as f64 * 100.0 / own.requests.max(1) as f64;
-        let [vision, bert] = own.p98_us.map(|us| us as f64 / 1e3);
-        let _infallible = writeln!(
-            text,
-            "{:<9} {:<28} {:>9}  {:<14} {:>8} {:>9} {:>9.2} {:>8.2} {vision:>9.1} {bert:>9.1} {:>11.1} {:>11.1}",
-            run.experiment,
-            run.case,
-            run.functions,
-            run.variant.name(),
-            own.executed,
-            own.compliant,
-            percent(own.failed),
-            percent(own.misses),
-            own.service_p98_us as f64 / 1e3,
-            own.host_bytes as f64 / 1e9
-        );
+        let share = |part: u64| format!("{:.2}", percent(part, own.requests));
+        let [vision, bert] = own.p98_us.map(milliseconds);
+        table.add(vec![
+            run.variant.name().to_owned(),
+            own.executed.to_string(),
+            own.compliant.to_string(),
+            share(own.failed),
+            share(own.misses),
+            vision,
+            bert,
+            milliseconds(own.service_p98_us),
+            format!("{:.1}", own.host_bytes as f64 / 1e9),
+        ]);
     }
-    text
+    let heading = runs.first().map_or_else(String::new, heading);
+    format!("{heading}\n{}", table.format())
+}
+
+/// The paper's figure, or the varied assumption, with the number of functions.
+fn heading(run: &TorporRun) -> String {
+    let is_figure = run.experiment.starts_with(|c: char| c.is_ascii_digit());
+    let figure = if is_figure { "Figure " } else { "" };
+    let case = if run.case.is_empty() {
+        String::new()
+    } else {
+        format!(", {}", run.case)
+    };
+    format!(
+        "{figure}{}{case}: {} functions",
+        run.experiment, run.functions
+    )
+}
+
+/// Formats a time in milliseconds, with a decimal below a second.
+fn milliseconds(us: u64) -> String {
+    let ms = us as f64 / 1e3;
+    let decimals = usize::from(us < 1_000_000);
+    format!("{ms:.decimals$}")
 }

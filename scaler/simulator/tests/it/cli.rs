@@ -93,10 +93,18 @@ fn kinds_and_policies_can_be_chosen() {
         "0",
     ]);
     let text = String::from_utf8(output.stdout).unwrap();
+    let (text, _) = text.split_once("Words of the tables").unwrap();
+    let headings = text
+        .lines()
+        .filter(|line| line.contains("requests: memory"));
+    assert!(headings.clone().all(|line| line.contains("bursty")));
     let rows = |policy: &str| {
         text.lines()
-            .filter(|line| line.contains("bursty") && line.contains(policy))
+            .filter(|line| line.split_whitespace().next() == Some(policy))
             .count()
     };
-    assert_eq!((rows("DTS"), rows("Photons"), rows("exact")), (4, 4, 0));
+    let applications = headings.count();
+    // A table of resources and one of starts for each application.
+    let counts = ["DTS", "Photons", "exact"].map(rows);
+    assert_eq!((applications, counts), (4, [8, 8, 0]));
 }

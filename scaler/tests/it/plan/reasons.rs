@@ -47,7 +47,8 @@ fn what_is_slower_and_larger_is_dominated() {
 fn explanations_are_for_people() {
     let run = plan(&[FUNCTIONS, NODES], &["--load", "b=80", "--explain"]);
     for part in [
-        "too slow: 240 ms, limit 100 ms, half of the objective",
+        "too slow: 240 ms, limit 100 ms,",
+        "of the objective, as requests wait",
         "fits on no node: warm lacks 48 CPUs",
         "others carry the load for less",
         "Sharing: tensors take 434 MiB",

@@ -8,4 +8,3 @@ pub mod output_file;
 pub mod plots;
 pub mod progress;
 pub mod text;
-mod text_table;

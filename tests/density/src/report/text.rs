@@ -2,9 +2,9 @@
 
 use super::data::{CountEnd, DensityOfMethod, MethodReport, Outcome, Report, WorkloadReport};
 use super::legend::TERMS;
-use super::text_table::{TextTable, wrap};
 use crate::methods::Method;
 use crate::units::{bytes, nanoseconds, signed_bytes, three_digits};
+use tetris_conventions::text_table::{self, TextTable, entry, wrap};
 
 /// Columns of the memory table after those of the sizes.
 const MEMORY: [&str; 4] = [
@@ -36,18 +36,11 @@ pub fn legend(methods: &[Method]) -> String {
             .iter()
             .map(|method| entry(method.name(), method.description())),
     );
-    lines.push("Words of the tables:".to_owned());
-    lines.extend(
-        TERMS
-            .iter()
-            .map(|term| entry(&term.words.join(", "), term.meaning)),
-    );
-    lines.push(String::new());
+    let terms = TERMS.iter();
+    lines.push(text_table::legend(
+        terms.map(|term| (term.words.join(", "), term.meaning)),
+    ));
     lines.join("\n")
-}
-
-fn entry(word: &str, meaning: &str) -> String {
-    wrap(&format!("  {word}: {meaning}"), 4)
 }
 
 /// Formats the tables of one group.
@@ -319,7 +312,7 @@ fn peak(entry: &DensityOfMethod) -> String {
 mod tests {
     use super::*;
     use crate::report::legend::explains;
-    use crate::report::text_table::WIDTH;
+    use tetris_conventions::text_table::WIDTH;
 
     #[test]
     fn the_legend_explains_every_column() {

@@ -33,6 +33,30 @@ fn the_page_of_exit_codes_has_every_code() {
 }
 
 #[test]
+fn manual_pages_are_written_for_the_command_and_each_subcommand() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-webhook"));
+    let output = command.arg("man").arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for page in ["tetris-webhook.1", "tetris-webhook-patch.1"] {
+        let text = std::fs::read_to_string(folder.path().join(page)).expect(page);
+        assert!(text.contains(".SH NAME"), "{page}");
+    }
+}
+
+#[test]
+fn shells_complete_subcommands_and_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-webhook"));
+        let script = command.args(["completions", shell]).output().unwrap();
+        let script = String::from_utf8(script.stdout).unwrap();
+        for word in ["patch", "labeled-namespace"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
 fn the_page_of_the_command_has_its_help() {
     crate::command_page::check("tetris-webhook", |words| {
         let output = command().args(words).arg("--help").output();
@@ -173,9 +197,11 @@ fn arguments_have_the_defaults_of_the_manifests() {
     let full = Cli::try_parse_from(args.split_whitespace()).unwrap();
     let short =
         Cli::try_parse_from(["tetris-webhook", "run", "--namespace", "tetris-system"]).unwrap();
-    let run = |cli: &Cli| match &cli.command {
-        cli::Command::Run(run) => format!("{run:?}"),
-        cli::Command::Patch(_) => panic!("parsed as another command"),
+    let run = |cli: &Cli| {
+        let cli::Command::Run(run) = &cli.command else {
+            panic!("parsed as another command");
+        };
+        format!("{run:?}")
     };
     assert_eq!(run(&full), run(&short));
 }

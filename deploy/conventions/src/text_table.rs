@@ -5,20 +5,22 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent};
 
 /// Maximum width of a line.
 pub const WIDTH: usize = 80;
-/// Space that a column takes beside its content.
-const PADDING: usize = 3;
+/// Space between two columns.
+const PADDING: u16 = 2;
 /// Width up to which the text of a key column stays in one line.
 const KEY: usize = 30;
 /// Width up to which the text of another column stays in one line.
 const PROSE: usize = 20;
 
 /// A table. Too many columns become several parts, one below the other, each with the key columns.
+#[derive(Debug)]
 pub struct TextTable {
     columns: Vec<Column>,
     keys: usize,
     rows: Vec<Vec<String>>,
 }
 
+#[derive(Debug)]
 struct Column {
     name: String,
     is_number: bool,
@@ -28,7 +30,8 @@ struct Column {
 
 impl TextTable {
     /// Creates a table whose first `keys` columns name a row. A header with the prefix `#` marks a
-    /// column of numbers, with `+` one that belongs to the column before it.
+    /// column of numbers, with `+` one that belongs to the column before it. Headers and cells may
+    /// have several lines.
     pub fn new(keys: usize, header: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let columns = header.into_iter().map(|text| {
             let text = text.as_ref();
@@ -46,22 +49,23 @@ impl TextTable {
         }
     }
 
-    /// Adds a row.
+    /// Adds a row. Cells that it lacks are empty.
     pub fn add(&mut self, row: Vec<String>) {
         self.rows.push(row);
     }
 
-    /// Formats the parts.
+    /// Formats the parts, without a line feed at the end.
     pub fn format(&self) -> String {
         let parts: Vec<String> = self.parts().iter().map(|part| self.draw(part)).collect();
-        parts.join("\n")
+        parts.join("\n\n")
     }
 
     /// Columns of each part, by index.
     fn parts(&self) -> Vec<Vec<usize>> {
         let keys = || (0..self.keys).collect::<Vec<_>>();
         let width = |columns: &[usize]| -> usize {
-            columns.iter().map(|&at| self.width(at) + PADDING).sum()
+            let each = columns.iter();
+            each.map(|&at| self.width(at) + usize::from(PADDING)).sum()
         };
         let (mut parts, mut part) = (Vec::new(), keys());
         for unit in self.units() {
@@ -87,13 +91,16 @@ impl TextTable {
     }
 
     /// Width that a column needs; long texts can be wrapped, numbers cannot.
-    fn width(&self, column: usize) -> usize {
-        let cells = self.rows.iter().filter_map(|row| row.get(column));
-        let texts = cells.chain([&self.columns[column].name]);
-        let widest = texts.map(|text| text.chars().count()).max().unwrap_or(0);
-        if self.columns[column].is_number {
+    fn width(&self, at: usize) -> usize {
+        let Some(column) = self.columns.get(at) else {
+            return 0;
+        };
+        let cells = self.rows.iter().filter_map(|row| row.get(at));
+        let lines = cells.chain([&column.name]).flat_map(|text| text.lines());
+        let widest = lines.map(|line| line.chars().count()).max().unwrap_or(0);
+        if column.is_number {
             widest
-        } else if column < self.keys {
+        } else if at < self.keys {
             widest.min(KEY)
         } else {
             widest.min(PROSE)
@@ -101,26 +108,31 @@ impl TextTable {
     }
 
     fn draw(&self, part: &[usize]) -> String {
+        let columns: Vec<&Column> = part.iter().filter_map(|&at| self.columns.get(at)).collect();
         let mut table = Table::new();
         table
             .load_preset(UTF8_HORIZONTAL_ONLY)
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_width(WIDTH as u16)
-            .set_header(part.iter().map(|&at| &self.columns[at].name));
-        // One line under the header is enough.
+            .set_header(columns.iter().map(|column| &column.name));
+        // A line below the header is enough.
         for line in [
+            TableComponent::TopBorder,
+            TableComponent::BottomBorder,
             TableComponent::HorizontalLines,
             TableComponent::MiddleIntersections,
+            TableComponent::MiddleHeaderIntersections,
+            TableComponent::TopBorderIntersections,
+            TableComponent::BottomBorderIntersections,
             TableComponent::LeftBorderIntersections,
             TableComponent::RightBorderIntersections,
         ] {
             table.remove_style(line);
         }
-        for (place, &at) in part.iter().enumerate() {
-            if let Some(column) = table.column_mut(place)
-                && self.columns[at].is_number
-            {
-                column.set_cell_alignment(CellAlignment::Right);
+        for (column, drawn) in columns.iter().zip(table.column_iter_mut()) {
+            drawn.set_padding((0, PADDING));
+            if column.is_number {
+                drawn.set_cell_alignment(CellAlignment::Right);
             }
         }
         for row in &self.rows {
@@ -129,7 +141,7 @@ impl TextTable {
                     .map(|&at| row.get(at).map_or("", String::as_str)),
             );
         }
-        table.to_string()
+        table.trim_fmt()
     }
 }
 
@@ -153,6 +165,22 @@ pub fn wrap(text: &str, indent: usize) -> String {
         width += length;
     }
     lines
+}
+
+/// Formats an entry of a legend: `words` of a table with their meaning, indented and wrapped.
+pub fn entry(words: &str, meaning: &str) -> String {
+    wrap(&format!("  {words}: {meaning}"), 4)
+}
+
+/// Formats a legend: a heading, and an entry for each pair of words and their meaning. Ends with a
+/// line feed.
+pub fn legend<W: AsRef<str>>(entries: impl IntoIterator<Item = (W, &'static str)>) -> String {
+    let mut text = "Words of the tables:\n".to_owned();
+    for (words, meaning) in entries {
+        text.push_str(&entry(words.as_ref(), meaning));
+        text.push('\n');
+    }
+    text
 }
 
 #[cfg(test)]
@@ -206,6 +234,24 @@ mod tests {
     }
 
     #[test]
+    fn numbers_end_below_their_head_and_a_head_may_have_two_lines() {
+        let mut table = TextTable::new(1, ["policy", "#memory\nGB", "#late"]);
+        table.add(["DTS", "7.5", "12"].map(str::to_owned).to_vec());
+        table.add(["exact", "13.25", "1"].map(str::to_owned).to_vec());
+        assert_eq!(
+            table.format(),
+            [
+                "policy  memory  late",
+                "            GB",
+                "══════════════════════",
+                "DTS        7.5    12",
+                "exact    13.25     1",
+            ]
+            .join("\n")
+        );
+    }
+
+    #[test]
     fn paragraphs_are_wrapped_and_indented() {
         let text = wrap(&format!("- {}", "word ".repeat(50).trim_end()), 2);
         assert!(widest(&text) <= WIDTH, "{text}");
@@ -215,5 +261,15 @@ mod tests {
             wrap("  own-file: a copy each", 4),
             "  own-file: a copy each"
         );
+    }
+
+    #[test]
+    fn a_legend_has_an_entry_for_each_pair() {
+        let text = legend([
+            ("late", "beyond the objective"),
+            ("cold", "read from the disk"),
+        ]);
+        let entries = "  late: beyond the objective\n  cold: read from the disk\n";
+        assert_eq!(text, format!("Words of the tables:\n{entries}"));
     }
 }
