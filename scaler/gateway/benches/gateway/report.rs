@@ -18,7 +18,6 @@ pub struct Latency {
 pub struct Speed {
     pub per_core: f64,
     pub per_second: f64,
-    pub latency: Latency,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +37,8 @@ pub struct Missed {
 #[derive(Debug, Default)]
 pub struct OfProxy {
     pub speeds: Vec<Speed>,
+    /// Latencies of the rounds.
+    pub latencies: Vec<Latency>,
     pub memory: Option<Memory>,
     pub missed: Option<Missed>,
     pub at_reference: Option<Missed>,
@@ -88,8 +89,8 @@ impl Report {
 
     /// Latency that a proxy adds: beside the direct one of the same round.
     fn added(&self, of: &OfProxy, value: fn(&Latency) -> f64) -> f64 {
-        let rounds = self.direct.iter().zip(&of.speeds);
-        median(rounds.map(|(direct, speed)| value(&speed.latency) - value(direct)))
+        let rounds = self.direct.iter().zip(&of.latencies);
+        median(rounds.map(|(direct, through)| value(through) - value(direct)))
     }
 
     fn rows(&self) -> Vec<Value> {

@@ -9,6 +9,7 @@
 
 mod connect;
 mod error;
+mod idle;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -24,14 +25,10 @@ use hyper::{Request, Response};
 use tokio::runtime::Handle;
 
 pub use error::SendError;
+use idle::Idle;
 
 /// Number of threads with idle connections of their own; more threads share them.
 const THREADS: usize = 16;
-/// Largest number of connections that wait for a request, for each thread.
-const IDLE: usize = 256;
-/// Time for which they wait. Python's servers close idle connections after 5 s, and a request that
-/// meets the end of its connection fails.
-const IDLE_TIME: Duration = Duration::from_secs(4);
 /// Time in which an instance accepts a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
@@ -53,16 +50,10 @@ pub type RequestBody = Full<Bytes>;
 pub struct Pool {
     address: SocketAddr,
     /// Idle connections of each thread.
-    idle: [Mutex<Vec<Idle>>; THREADS],
+    idle: [Mutex<Idle<http1::SendRequest<RequestBody>>>; THREADS],
     http2: tokio::sync::Mutex<Option<http2::SendRequest<RequestBody>>>,
     /// Runtime of the HTTP/2 connection, which all threads use.
     runtime: Option<Handle>,
-}
-
-#[derive(Debug)]
-struct Idle {
-    connection: http1::SendRequest<RequestBody>,
-    since: Instant,
 }
 
 /// A connection that a response still comes from. Dropped after the response's end, it waits for the
@@ -145,33 +136,20 @@ impl Pool {
 
     /// Takes a connection back whose response has ended.
     pub(crate) fn give_back(&self, connection: http1::SendRequest<RequestBody>) {
-        let mut idle = self.lock();
-        if !connection.is_closed() && idle.len() < IDLE {
-            let since = Instant::now();
-            idle.push(Idle { connection, since });
+        if !connection.is_closed() {
+            self.lock().keep(Instant::now(), connection);
         }
     }
 
-    /// The open connection that was used last: it is the least likely to be closed by now.
+    /// An idle connection that is open.
     async fn take_idle(&self) -> Option<http1::SendRequest<RequestBody>> {
         loop {
-            let mut last = self.pop()?;
+            let mut idle = self.lock().take(Instant::now())?;
             // It ends its last response in a moment, if it has not yet.
-            if last.ready().await.is_ok() {
-                return Some(last);
+            if idle.ready().await.is_ok() {
+                return Some(idle);
             }
         }
-    }
-
-    fn pop(&self) -> Option<http1::SendRequest<RequestBody>> {
-        let mut idle = self.lock();
-        let last = idle.pop()?;
-        if last.since.elapsed() > IDLE_TIME {
-            // All others have waited for longer.
-            idle.clear();
-            return None;
-        }
-        Some(last.connection)
     }
 
     async fn limited<T>(
@@ -184,7 +162,7 @@ impl Pool {
         connected.map_err(SendError::NotSent)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Idle>> {
+    fn lock(&self) -> MutexGuard<'_, Idle<http1::SendRequest<RequestBody>>> {
         let [first, rest @ ..] = &self.idle;
         let own = THREAD.get() % THREADS;
         let of_thread = own

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Open connections by address.
 #[derive(Clone, Debug)]
@@ -35,9 +35,14 @@ impl Clients {
         }
     }
 
+    /// Number of open connections.
+    pub(super) fn open(&self) -> usize {
+        self.lock().all
+    }
+
     /// Returns a place for a connection from `address`, if there is one.
     pub(super) fn enter(&self, address: IpAddr) -> Option<Place> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.lock();
         let of_address = open.by_address.get(&address).copied().unwrap_or(0);
         if open.all >= self.all || of_address >= self.each {
             return None;
@@ -49,6 +54,10 @@ impl Clients {
             address,
             open: Arc::clone(&self.open),
         })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -82,6 +91,6 @@ mod tests {
         drop(other);
         assert!(clients.enter(first).is_some() && clients.enter(second).is_some());
         drop(places);
-        assert!(clients.open.lock().unwrap().by_address.is_empty());
+        assert!(clients.lock().by_address.is_empty());
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! **Rest.** A connection without a request, new or between two, is a socket and a timer. hyper's part,
 //! with buffers of 16 KiB and more, exists while requests come: it is made with the first bytes of one,
-//! and taken apart after [`REST`] without any. So thousands of idle clients take little memory.
+//! and taken apart after some time without any: soon where there are many connections, so that thousands
+//! of idle clients take little memory, and late where there are few, since to make it again is a part of
+//! the next request's time.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,6 +26,7 @@ use tokio::time::{Instant, sleep};
 use super::Service;
 use super::activity::Activity;
 use super::client_stream::ClientStream;
+use super::clients::Clients;
 use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 
@@ -32,7 +35,11 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Largest number of bytes that are read before the protocol is known.
 const AHEAD: usize = 2 << 10;
 /// Time without a request after which a connection rests; it may take twice as long.
-const REST: Duration = Duration::from_millis(200);
+const REST: Duration = Duration::from_secs(4);
+/// The same while more than [`FEW`] are open.
+const REST_OF_MANY: Duration = Duration::from_millis(200);
+/// Number of connections that may have hyper's part all the time.
+const FEW: usize = 1_000;
 /// Interval in which the gateway looks whether an HTTP/2 client is still there.
 const PING: Duration = Duration::from_secs(30);
 
@@ -69,6 +76,8 @@ impl Protocols {
 pub(super) struct Connection {
     pub(super) service: Service,
     pub(super) protocols: Arc<Protocols>,
+    /// All open connections, this one among them.
+    pub(super) clients: Clients,
     pub(super) client: ClientAddress,
     /// Tells that the connection ends once it has no request.
     pub(super) stop: watch::Receiver<()>,
@@ -157,8 +166,8 @@ impl Connection {
         });
         let http1 = &self.protocols.http1;
         let mut connection = http1.serve_connection(TokioIo::new(stream), service);
-        let mut look = pin!(sleep(REST));
         let (since, mut seen) = (Instant::now(), 0);
+        let mut look = pin!(sleep(self.time_to_look()));
         let mut stopping = false;
         loop {
             tokio::select! {
@@ -184,7 +193,7 @@ impl Connection {
                         Some(ended) if ended == seen && !stopping => break,
                         Some(ended) => seen = ended,
                     }
-                    look.as_mut().reset(Instant::now() + REST);
+                    look.as_mut().reset(Instant::now() + self.time_to_look());
                 }
             }
         }
@@ -193,6 +202,13 @@ impl Connection {
         // hyper reads all that was read ahead before it waits for a request.
         debug_assert!(ahead.is_empty());
         Some((stream, parts.read_buf))
+    }
+
+    /// Time until the next look whether the connection rests, and whether its head is too slow.
+    fn time_to_look(&self) -> Duration {
+        let many = self.clients.open() > FEW;
+        let rest = if many { REST_OF_MANY } else { REST };
+        rest.min(self.protocols.head)
     }
 
     async fn serve_http2(&mut self, stream: TcpStream, ahead: Bytes) {
@@ -285,6 +301,7 @@ mod tests {
                 leaving: Arc::default(),
             },
             protocols: Arc::new(Protocols::new(limits, timeouts)),
+            clients: Clients::new(FEW * 2, FEW * 2),
             client: ClientAddress(peer),
             stop: stop.subscribe(),
         };
@@ -324,6 +341,21 @@ mod tests {
         stop.send_replace(());
         task.await.unwrap();
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_rest_sooner_where_there_are_many() {
+        for (others, at_most) in [(FEW, REST * 2), (FEW + 1, REST_OF_MANY * 2)] {
+            let (connection, stream, mut client, _stop) = connected(HEAD).await;
+            let clients = connection.clients.clone();
+            let enter = |_| clients.enter([10, 0, 0, 1].into()).unwrap();
+            let _others: Vec<_> = (0..others).map(enter).collect();
+            let task = serving(connection, stream);
+            ask(&mut client, REQUEST).await;
+            let asked = Instant::now();
+            assert!(task.await.unwrap().is_some());
+            assert_eq!(asked.elapsed().as_millis(), at_most.as_millis());
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -164,6 +164,7 @@ impl Server {
         let connection = Connection {
             service: self.service.clone(),
             protocols: Arc::clone(&self.protocols),
+            clients: self.clients.clone(),
             client: ClientAddress(address),
             stop: self.stop.subscribe(),
         };
