@@ -20,7 +20,7 @@ use crate::usage::{cpu_seconds, resident_mb};
 const BUSY: usize = 64;
 /// Rate of the added latency, in requests per second of each proxy: far from what any carries, so that
 /// most requests are alone.
-const CALM: f64 = 100.0;
+pub const CALM: f64 = 100.0;
 /// Time of the added latency, in times of the throughput: one request in a hundred counts.
 const CALM_TIMES: u32 = 12;
 /// Requests at a time of the memory.

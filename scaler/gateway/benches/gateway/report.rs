@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use crate::load::CALM;
 use crate::proxies::Kind;
 use crate::reference::Instances;
 
@@ -159,6 +160,7 @@ impl Report {
         let direct = json!({
             "p50_us": median(self.direct.iter().map(|one| one.p50_us)),
             "p99_us": median(self.direct.iter().map(|one| one.p99_us)),
+            "requests_per_second": CALM,
         });
         let reference = self.reference.as_ref();
         let reference =
