@@ -47,6 +47,7 @@ mod backing;
 mod derive;
 mod detached;
 mod error;
+#[cfg(feature = "gpu")]
 mod known_model;
 mod layout;
 mod load;

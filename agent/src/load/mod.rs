@@ -9,6 +9,7 @@ mod cold_load;
 mod complete;
 mod context;
 mod flow;
+#[cfg(feature = "gpu")]
 mod known;
 mod make_room;
 mod manifest;
