@@ -102,6 +102,8 @@ where
         ModelTensors::try_new(objects.copied()).ok()
     }
 
+    /// Returns the resources of all instances, with those in device memory: private memory there, and tensors
+    /// once per node, as the decision counts them.
     pub(super) fn all(&self, placed: &[Placed]) -> Figures {
         let nodes = self.by_node(placed);
         let mut sum = Figures {
@@ -114,14 +116,23 @@ where
             sum.own_bytes += node.own_bytes;
             sum.tensor_bytes += node.tensor_bytes;
         }
-        sum.cost = sum.memory_bytes();
+        let mut on_gpus: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for one in placed {
             let function = self.functions.get(one.model);
             let alpha = function.map_or(0, |function| function.model.alpha_bytes_per_millicore);
-            let cpu = (self.configuration)(one.model, one.configuration);
-            let cpu = cpu.map_or(0, Configuration::cpu_millis);
+            let configuration = (self.configuration)(one.model, one.configuration);
+            let cpu = configuration.map_or(0, Configuration::cpu_millis);
             sum.cost += u128::from(alpha) * u128::from(cpu) * u128::from(one.count);
+            if let Some(gpu) = configuration.and_then(Configuration::gpu) {
+                sum.own_bytes += u128::from(gpu.own_bytes) * u128::from(one.count);
+                on_gpus.entry(one.node).or_default().insert(one.model);
+            }
         }
+        let unions = on_gpus.values().filter_map(|models| self.union(models));
+        sum.tensor_bytes += unions
+            .map(|union| u128::from(union.total_bytes()))
+            .sum::<u128>();
+        sum.cost += sum.memory_bytes();
         sum
     }
 }

@@ -94,7 +94,7 @@ pub(super) struct InstancesReport {
     pub(super) running: u32,
 }
 
-/// Resources of the instances.
+/// Resources of the instances, on nodes and GPUs.
 #[derive(Debug, Serialize)]
 pub(super) struct Totals {
     pub(super) instances: u64,
@@ -102,7 +102,7 @@ pub(super) struct Totals {
     pub(super) cpu_millis: u128,
     pub(super) memory_bytes: u128,
     pub(super) own_bytes: u128,
-    /// Size of tensors, each counted once per node.
+    /// Size of tensors, each counted once per node, and once more where a GPU of it has them.
     pub(super) tensor_bytes: u128,
     /// Cost: `memory + alpha cpu`.
     pub(super) cost_bytes: u128,

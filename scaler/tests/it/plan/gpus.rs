@@ -54,6 +54,23 @@ fn instances_share_a_gpu_and_its_tensors() {
 }
 
 #[test]
+fn device_memory_is_a_part_of_the_cost_in_all_figures() {
+    let plan = json(SAMPLE);
+    let (ours, comparison) = (&plan["totals"], &plan["comparison"]);
+    // Three instances, with 0.5 GB on the node and 1.2 GB on the GPU each.
+    assert_eq!(ours["own_bytes"], 5_100_000_000_u64);
+    assert_eq!(comparison["unshared"]["own_bytes"], 5_100_000_000_u64);
+    // Both models share 4 GB, on the node and on its GPU.
+    assert_eq!(ours["tensor_bytes"], 8_400_000_000_u64);
+    assert_eq!(comparison["unshared"]["tensor_bytes"], 24_400_000_000_u64);
+    let cost = ours["cost_bytes"].as_u64().unwrap();
+    assert!(
+        cost >= comparison["lower_bound_bytes"].as_u64().unwrap(),
+        "{comparison}"
+    );
+}
+
+#[test]
 fn resident_tensors_are_not_copied() {
     let resident = with(
         "mirrorBytes: 10000000000}",
