@@ -46,6 +46,10 @@ impl Waiting {
         self.by_deadline.len()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_deadline.is_empty()
+    }
+
     pub(crate) fn contains(&self, id: RequestId) -> bool {
         self.places.contains_key(&id)
     }

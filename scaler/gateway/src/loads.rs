@@ -1,12 +1,12 @@
 //! Loads of functions, as the operator reads them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::function::Function;
-use crate::function_name::FunctionName;
+use crate::metrics::Metrics;
 use crate::routes::Routes;
 
 /// Version of the page.
@@ -79,7 +79,7 @@ impl Origin {
     }
 
     /// Makes the page.
-    pub(crate) fn page(&self, routes: &Routes, recent: &mut Recent) -> Page {
+    pub(crate) fn page(&self, routes: &Routes, metrics: &Metrics) -> Page {
         let mut functions: Vec<_> = routes.functions().collect();
         functions.sort_by_key(|function| function.name());
         Page {
@@ -89,24 +89,26 @@ impl Origin {
             at_ms: ms(self.began.elapsed()),
             functions: functions
                 .into_iter()
-                .map(|function| page(function, recent))
+                .map(|function| page(function, metrics))
                 .collect(),
         }
     }
 }
 
-fn page(function: &Function, recent: &mut Recent) -> FunctionPage {
+fn page(function: &Function, metrics: &Metrics) -> FunctionPage {
     let load = function.load();
-    let of = recent.of(function.name());
+    let (requests, latency) = metrics.with_recent(function.name(), |recent| {
+        (recent.requests, recent.latency(Instant::now()))
+    });
     let instances = function.endpoints().into_iter();
     FunctionPage {
         namespace: function.name().namespace.clone(),
         function: function.name().name.clone(),
-        requests: of.requests,
+        requests,
         waiting: load.waiting,
         in_flight: load.in_flight,
         oldest_wait_ms: ms(function.oldest_wait()),
-        latency: of.latency(Instant::now()),
+        latency,
         instances: instances
             .map(|one| InstancePage {
                 pod: one.name,
@@ -120,12 +122,9 @@ fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Arrivals, and latencies of the last minute, by function.
+/// Arrivals of one function, and latencies of the last minute.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(BTreeMap<FunctionName, OfFunction>);
-
-#[derive(Debug, Default)]
-struct OfFunction {
+pub(crate) struct Recent {
     requests: u64,
     parts: VecDeque<Part>,
 }
@@ -137,34 +136,13 @@ struct Part {
 }
 
 impl Recent {
-    pub(crate) fn arrived(&mut self, function: &FunctionName) {
-        // Most are known, and need no copy of the name.
-        let of = match self.0.get_mut(function) {
-            Some(of) => of,
-            None => self.of(function),
-        };
-        of.requests = of.requests.saturating_add(1);
+    /// Counts a request.
+    pub(crate) fn arrived(&mut self) {
+        self.requests = self.requests.saturating_add(1);
     }
 
-    /// Counts a latency. A function that is gone may still end requests, and is not counted again.
-    pub(crate) fn served(&mut self, function: &FunctionName, latency: Duration) {
-        if let Some(of) = self.0.get_mut(function) {
-            of.served(latency, Instant::now());
-        }
-    }
-
-    /// Forgets the functions that are not among `routes`.
-    pub(crate) fn keep(&mut self, routes: &Routes) {
-        self.0.retain(|name, _| routes.has(name));
-    }
-
-    fn of(&mut self, function: &FunctionName) -> &mut OfFunction {
-        self.0.entry(function.clone()).or_default()
-    }
-}
-
-impl OfFunction {
-    fn served(&mut self, latency: Duration, now: Instant) {
+    /// Counts a latency.
+    pub(crate) fn served(&mut self, latency: Duration, now: Instant) {
         self.forget(now);
         if self
             .parts
@@ -222,13 +200,15 @@ impl OfFunction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::function_name::FunctionName;
+    use crate::metrics::Dispatch;
     use crate::routes::Route;
     use tetris_scaler_core::Slo;
     use tetris_scaler_dispatch::Rules;
 
     #[test]
     fn percentiles_are_those_of_the_last_minute() {
-        let mut of = OfFunction::default();
+        let mut of = Recent::default();
         let begin = Instant::now();
         for ms in 1..=100 {
             of.served(Duration::from_millis(ms), begin);
@@ -257,29 +237,39 @@ mod tests {
             name: name.to_owned(),
         };
         let (stays, gone) = (name("stays"), name("gone"));
-        let mut recent = Recent::default();
-        for function in [&stays, &gone] {
-            recent.arrived(function);
-        }
+        let metrics = Metrics::new();
+        let arrivals = [&stays, &gone].map(|function| metrics.arrived(function));
         let rules = Rules::new(Slo::try_from_us(1).unwrap());
-        recent.keep(&Routes::new([Route {
+        metrics.keep(&Routes::new([Route {
             function: Function::new(stays.clone(), rules),
             hosts: Vec::new(),
             models: Vec::new(),
         }]));
-        recent.served(&gone, Duration::ZERO);
-        recent.served(&stays, Duration::ZERO);
-        assert_eq!(recent.0.keys().collect::<Vec<_>>(), [&stays]);
-        assert_eq!(recent.0[&stays].requests, 1);
+        let now = Instant::now();
+        for arrival in arrivals {
+            let dispatch = Dispatch {
+                configuration: "",
+                arrived_at: now,
+                sent_at: now,
+                slo: PART,
+            };
+            arrival.dispatched(dispatch).ended("served");
+        }
+        let of = |function| {
+            metrics.with_recent(function, |recent| {
+                (recent.requests, recent.latency(now).is_some())
+            })
+        };
+        assert_eq!((of(&stays), of(&gone)), ((1, true), (0, false)));
     }
 
     #[test]
     fn the_shortest_and_the_longest_latency_have_a_bucket() {
-        let mut of = OfFunction::default();
+        let mut of = Recent::default();
         let now = Instant::now();
         of.served(Duration::ZERO, now);
         assert!(of.latency(now).unwrap().p50_ms <= FIRST_MS);
-        let mut of = OfFunction::default();
+        let mut of = Recent::default();
         of.served(Duration::from_secs(1 << 40), now);
         assert!(of.latency(now).unwrap().p50_ms > 3_600_000.0);
     }

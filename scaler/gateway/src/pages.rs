@@ -38,7 +38,7 @@ async fn metrics(State(pages): State<Pages>) -> Response {
 
 async fn loads(State(pages): State<Pages>) -> Response {
     let routes = pages.proxy.routes();
-    let page = pages.origin.page(&routes, &mut pages.metrics.recent());
+    let page = pages.origin.page(&routes, &pages.metrics);
     Json(page).into_response()
 }
 

@@ -6,7 +6,7 @@
 //!    cluster.
 //! 3. `/v2/models/MODEL/...`, or the model in a message of gRPC: the function that names the model.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hyper::http::uri::PathAndQuery;
@@ -32,9 +32,9 @@ pub struct Route {
 /// All routes.
 #[derive(Debug, Default)]
 pub struct Routes {
-    functions: HashMap<FunctionName, Arc<Function>>,
-    hosts: HashMap<String, Arc<Function>>,
-    models: HashMap<String, Arc<Function>>,
+    functions: BTreeMap<FunctionName, Arc<Function>>,
+    hosts: BTreeMap<String, Arc<Function>>,
+    models: BTreeMap<String, Arc<Function>>,
     pools: Vec<Arc<GpuPool>>,
 }
 

@@ -95,12 +95,27 @@ impl World {
     pub fn offer(&mut self, wait_us: Option<u64>) -> Option<u64> {
         let id = self.next;
         self.next += 1;
+        self.compare_start(RequestId(id), wait_us);
         self.dispatcher
             .offer(self.now_us, RequestId(id), wait_us)
             .ok()?;
         self.waiting
             .insert(id, self.now_us + self.dispatcher.rules().slo.us());
         Some(id)
+    }
+
+    /// Checks that a request that need not wait is dispatched as it would be by the queue.
+    fn compare_start(&self, id: RequestId, wait_us: Option<u64>) {
+        let alone = self.waiting.is_empty();
+        let (mut at_once, mut queued) = (self.dispatcher.clone(), self.dispatcher.clone());
+        let started = at_once.start(self.now_us, id, wait_us);
+        let offered = queued.offer(self.now_us, id, wait_us);
+        let dispatched = offered.map(|()| alone.then(|| queued.dispatch(self.now_us)).flatten());
+        assert_eq!(started, dispatched);
+        assert_eq!(at_once.load(), queued.load());
+        assert_eq!(at_once.next_us(), queued.next_us());
+        assert!(at_once.instances().eq(queued.instances()));
+        assert_eq!(at_once.dispatch(self.now_us), queued.dispatch(self.now_us));
     }
 
     /// Offers a request that may go to these instances alone.

@@ -87,7 +87,7 @@ impl Function {
     pub async fn acquire(&self, wait: Option<Duration>) -> Result<Grant, Refusal> {
         match &self.service {
             Service::Instances(queue) => Ok(Grant::on_instance(queue.acquire(wait).await?)),
-            Service::Gpus(member) => Ok(Grant::on_gpu(member.acquire(wait).await?)),
+            Service::Gpus(member) => Ok(Grant::on_gpu(Box::pin(member.acquire(wait)).await?)),
         }
     }
 

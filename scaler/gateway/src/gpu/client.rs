@@ -65,7 +65,7 @@ async fn call(endpoint: &Endpoint, method: Method, path: String) -> Result<Bytes
             .header(hyper::header::HOST, endpoint.address.to_string())
             .body(Full::default())
             .map_err(|error| CallError::NoAnswer(error.to_string()))?;
-        let sent = endpoint.pool.send(request).await;
+        let sent = endpoint.pool.send(Box::new(request)).await;
         let (response, connection) =
             sent.map_err(|error| CallError::NoAnswer(error.to_string()))?;
         let (parts, body) = response.into_parts();

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tetris_scaler_dispatch::{Outcome, RequestId};
+use tokio::sync::oneshot;
 
 use super::shared::SharedQueue;
-use super::state::{Given, State, Wait};
+use super::state::{Given, State};
 use super::timer;
 use crate::endpoint::Endpoint;
 use crate::refusal::Refusal;
@@ -28,23 +29,17 @@ pub(crate) struct InstanceGrant {
 }
 
 impl Request {
-    /// Takes a request that the queue of `state` has accepted, and begins its wait.
-    pub(super) fn begin(
-        queue: &Arc<SharedQueue>,
-        state: &mut State,
-        now_us: u64,
-        id: RequestId,
-    ) -> (Self, Wait) {
-        let request = Self {
+    /// Takes a request that the queue has accepted.
+    pub(super) fn new(queue: &Arc<SharedQueue>, id: RequestId) -> Self {
+        Self {
             queue: Arc::clone(queue),
             id,
             ended: false,
-        };
-        let wait = request.wait(state, now_us);
-        (request, wait)
+        }
     }
 
-    fn wait(&self, state: &mut State, now_us: u64) -> Wait {
+    /// Begins its wait for an instance in the queue of `state`.
+    pub(super) fn wait(&self, state: &mut State, now_us: u64) -> oneshot::Receiver<Given> {
         let wait = state.wait(now_us, self.id);
         if state.is_waiting(self.id) {
             timer::wake(&self.queue, state);
@@ -53,27 +48,29 @@ impl Request {
     }
 
     /// Waits for an instance.
-    pub(super) async fn granted(mut self, wait: Wait) -> Result<InstanceGrant, Refusal> {
-        let given = match wait {
-            Wait::Over(given) => given,
-            Wait::For(waiting) => match waiting.await {
-                Ok(given) => given,
-                Err(_expired) => {
-                    self.ended = true;
-                    let instances = self.queue.lock().load().available;
-                    return Err(Refusal::Expired { instances });
-                }
-            },
+    pub(super) async fn granted(
+        mut self,
+        wait: oneshot::Receiver<Given>,
+    ) -> Result<InstanceGrant, Refusal> {
+        let Ok(given) = wait.await else {
+            self.ended = true;
+            let instances = self.queue.lock().load().available;
+            return Err(Refusal::Expired { instances });
         };
+        Ok(self.on(given))
+    }
+
+    /// Gives it its instance.
+    pub(super) fn on(self, given: Given) -> InstanceGrant {
         let Given {
             endpoint,
             waited_us,
         } = given;
-        Ok(InstanceGrant {
+        InstanceGrant {
             request: self,
             endpoint,
             waited: Duration::from_micros(waited_us),
-        })
+        }
     }
 }
 

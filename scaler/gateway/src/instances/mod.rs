@@ -61,8 +61,14 @@ impl InstanceQueue {
             let now_us = self.shared.now_us();
             let mut state = self.shared.lock();
             let offered = state.offer(now_us, wait.map(micros));
-            let id = offered.map_err(Refusal::Rejected)?;
-            Request::begin(&self.shared, &mut state, now_us, id)
+            let (id, given) = offered.map_err(Refusal::Rejected)?;
+            let request = Request::new(&self.shared, id);
+            // Most requests wait for nothing, and need nobody to tell them.
+            if let Some(given) = given {
+                return Ok(request.on(given));
+            }
+            let wait = request.wait(&mut state, now_us);
+            (request, wait)
         };
         request.granted(wait).await
     }
@@ -82,7 +88,9 @@ impl InstanceQueue {
             let now_us = self.shared.now_us();
             let mut state = self.shared.lock();
             let id = state.offer_among(now_us, wait.map(micros), eligible)?;
-            Request::begin(&self.shared, &mut state, now_us, id)
+            let request = Request::new(&self.shared, id);
+            let wait = request.wait(&mut state, now_us);
+            (request, wait)
         };
         request.granted(wait).await
     }

@@ -20,15 +20,6 @@ pub(super) struct Given {
     pub(super) waited_us: u64,
 }
 
-/// Wait of a request for an instance.
-#[derive(Debug)]
-pub(super) enum Wait {
-    /// It has one.
-    Over(Given),
-    /// Its sender is dropped when the request expires.
-    For(oneshot::Receiver<Given>),
-}
-
 #[derive(Debug)]
 pub(super) struct State {
     dispatcher: Dispatcher,
@@ -107,15 +98,22 @@ impl State {
         }
     }
 
+    /// Queues a request, or gives it an instance at once.
     pub(super) fn offer(
         &mut self,
         now_us: u64,
         wait_us: Option<u64>,
-    ) -> Result<RequestId, Rejection> {
+    ) -> Result<(RequestId, Option<Given>), Rejection> {
         self.requests = self.requests.saturating_add(1);
         let id = RequestId(self.requests);
-        self.dispatcher.offer(now_us, id, wait_us)?;
-        Ok(id)
+        let Some(dispatch) = self.dispatcher.start(now_us, id, wait_us)? else {
+            return Ok((id, None));
+        };
+        let given = self.given(&dispatch);
+        if given.is_none() {
+            self.dispatcher.give_back(now_us, id);
+        }
+        Ok((id, given))
     }
 
     /// Queues a request that may go to those instances alone whose address is `eligible`.
@@ -151,22 +149,12 @@ impl State {
         self.dispatcher.cancel(id);
     }
 
-    /// Gives instances to waiting requests, `id` among them.
-    pub(super) fn wait(&mut self, now_us: u64, id: RequestId) -> Wait {
-        // Most requests wait for nothing, and need nobody to tell them.
-        if self.dispatcher.waits_alone(id)
-            && let Some(dispatch) = self.dispatcher.dispatch(now_us)
-        {
-            if let Some(given) = self.given(&dispatch) {
-                return Wait::Over(given);
-            }
-            self.dispatcher.cancel(id);
-            return Wait::For(oneshot::channel().1);
-        }
+    /// Gives instances to waiting requests, `id` among them. The sender is dropped when the request expires.
+    pub(super) fn wait(&mut self, now_us: u64, id: RequestId) -> oneshot::Receiver<Given> {
         let (sender, receiver) = oneshot::channel();
         self.waiters.insert(id, sender);
         self.pump(now_us);
-        Wait::For(receiver)
+        receiver
     }
 
     /// Returns true if the request waits still.

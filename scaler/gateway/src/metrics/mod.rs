@@ -3,9 +3,9 @@
 mod gpu;
 mod series;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
@@ -52,8 +52,7 @@ pub struct Metrics {
     picks_refused: Family<Labels, Counter>,
     picks_elsewhere: Family<Labels, Counter>,
     gpus: GpuMetrics,
-    recent: Mutex<Recent>,
-    known: RwLock<HashMap<FunctionName, Arc<FunctionSeries>>>,
+    known: RwLock<BTreeMap<FunctionName, Arc<FunctionSeries>>>,
 }
 
 fn histogram() -> Histogram {
@@ -92,7 +91,6 @@ impl Metrics {
             picks_refused: Family::default(),
             picks_elsewhere: Family::default(),
             gpus: GpuMetrics::default(),
-            recent: Mutex::default(),
             known: RwLock::default(),
         };
         let registry = &mut this.registry;
@@ -118,7 +116,7 @@ impl Metrics {
     pub(crate) fn arrived(self: &Arc<Self>, function: &FunctionName) -> Arrival {
         let series = self.series(function);
         series.requests.inc();
-        self.recent().arrived(function);
+        series.recent().arrived();
         Arrival {
             metrics: Arc::clone(self),
             series,
@@ -141,9 +139,8 @@ impl Metrics {
         Arc::clone(series)
     }
 
-    /// Forgets loads of the functions that are not among `routes`. Their series stay.
+    /// Forgets the arrivals and latencies of functions that are not among `routes`. Their series stay.
     pub(crate) fn keep(&self, routes: &Routes) {
-        self.recent().keep(routes);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.retain(|name, _| routes.has(name));
     }
@@ -164,9 +161,17 @@ impl Metrics {
         self.picks_elsewhere.get_or_create(&of(function)).inc();
     }
 
-    /// Arrivals and latencies of the last minute, by function.
-    pub(crate) fn recent(&self) -> std::sync::MutexGuard<'_, Recent> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Reads a function's arrivals and its latencies of the last minute.
+    pub(crate) fn with_recent<T>(
+        &self,
+        function: &FunctionName,
+        read: impl FnOnce(&mut Recent) -> T,
+    ) -> T {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        match known.get(function) {
+            Some(series) => read(&mut series.recent()),
+            None => read(&mut Recent::default()),
+        }
     }
 
     /// Encodes all metrics as OpenMetrics text, with the loads of `routes` as they are now.
@@ -300,7 +305,7 @@ impl Dispatched {
         let create = || metrics.latencies.get_or_create_owned(&configuration.labels);
         let latencies = configuration.latencies.get_or_init(create);
         latencies.observe(latency.as_secs_f64());
-        metrics.recent().served(&series.name, latency);
+        series.recent().served(latency, now);
         let in_time = now.saturating_duration_since(self.arrived_at) <= self.slo;
         let (counter, met) = if in_time {
             (&series.met, "yes")

@@ -1,13 +1,14 @@
 //! Series of one function, kept so that a request need not look them up by their labels.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::Labels;
 use crate::function_name::FunctionName;
+use crate::loads::Recent;
 
 /// Series of one function. Each begins with its first value.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(super) struct FunctionSeries {
     /// Served requests that did not.
     pub(super) missed: OnceLock<Counter>,
     configurations: RwLock<BTreeMap<String, Arc<ConfigurationSeries>>>,
+    recent: Mutex<Recent>,
 }
 
 /// Series of one configuration of a function.
@@ -41,7 +43,13 @@ impl FunctionSeries {
             met: OnceLock::new(),
             missed: OnceLock::new(),
             configurations: RwLock::default(),
+            recent: Mutex::default(),
         }
+    }
+
+    /// Arrivals, and latencies of the last minute.
+    pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Series of a configuration.

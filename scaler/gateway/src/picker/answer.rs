@@ -32,7 +32,7 @@ impl Pick {
         CommonResponse {
             header_mutation: Some(HeaderMutation {
                 set_headers,
-                remove_headers: vec![WAIT.to_owned()],
+                remove_headers: vec![WAIT.as_str().to_owned()],
             }),
             body_mutation: None,
             // Routes match the client's path. They would not match that of the instance.

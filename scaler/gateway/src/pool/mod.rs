@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
 
 use tokio::runtime::Handle;
@@ -79,13 +79,14 @@ impl Pool {
     /// [`SendError::NotSent`] if nothing of it was sent, and then another instance can have it.
     pub(crate) async fn send(
         &self,
-        request: Request<RequestBody>,
+        mut request: Box<Request<RequestBody>>,
     ) -> Result<(Response<Incoming>, Lent), SendError> {
+        // Futures that most requests do not need are on the heap: memory of the others would be copied with
+        // those of all.
         if request.version() == hyper::Version::HTTP_2 {
-            let response = self.send_http2(request).await?;
+            let response = Box::pin(self.send_http2(request)).await?;
             return Ok((response, None));
         }
-        let mut request = Box::new(request);
         // An idle connection may have been closed by the instance meanwhile.
         while let Some(mut connection) = self.take_idle().await {
             match connection.try_send_request(*request).await {
@@ -96,42 +97,41 @@ impl Pool {
                 },
             }
         }
-        let mut connection = self.limited(connect::http1(self.address)).await?;
+        let connected = Box::pin(limited(connect::http1(self.address))).await;
+        let mut connection = match connected {
+            Ok(connection) => connection,
+            Err(problem) => return Err(SendError::NotSent { request, problem }),
+        };
         match connection.try_send_request(*request).await {
             Ok(response) => Ok((response, Some(connection))),
-            Err(mut error) => Err(match error.take_message() {
-                Some(_) => SendError::NotSent(error.into_error().to_string()),
-                None => SendError::Broken(error.into_error()),
-            }),
+            Err(error) => Err(failed(error)),
         }
     }
 
     async fn send_http2(
         &self,
-        request: Request<RequestBody>,
+        request: Box<Request<RequestBody>>,
     ) -> Result<Response<Incoming>, SendError> {
+        match self.http2_connection().await {
+            Ok(mut connection) => connection.try_send_request(*request).await.map_err(failed),
+            Err(problem) => Err(SendError::NotSent { request, problem }),
+        }
+    }
+
+    /// The HTTP/2 connection, once it takes a request.
+    async fn http2_connection(&self) -> Result<http2::SendRequest<RequestBody>, String> {
         let mut connection = {
             let mut known = self.http2.lock().await;
             match known.as_ref().filter(|one| !one.is_closed()) {
                 Some(open) => open.clone(),
                 None => known
-                    .insert(
-                        self.limited(connect::http2(self.address, self.runtime.as_ref()))
-                            .await?,
-                    )
+                    .insert(limited(connect::http2(self.address, self.runtime.as_ref())).await?)
                     .clone(),
             }
         };
-        if let Err(error) = connection.ready().await {
-            return Err(SendError::NotSent(error.to_string()));
-        }
-        connection
-            .try_send_request(request)
-            .await
-            .map_err(|mut error| match error.take_message() {
-                Some(_) => SendError::NotSent(error.into_error().to_string()),
-                None => SendError::Broken(error.into_error()),
-            })
+        let ready = connection.ready().await;
+        ready.map_err(|error| error.to_string())?;
+        Ok(connection)
     }
 
     /// Takes a connection back whose response has ended.
@@ -152,16 +152,6 @@ impl Pool {
         }
     }
 
-    async fn limited<T>(
-        &self,
-        connecting: impl Future<Output = Result<T, String>>,
-    ) -> Result<T, SendError> {
-        let connected = tokio::time::timeout(CONNECT, connecting).await;
-        let connected =
-            connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECT:?}")));
-        connected.map_err(SendError::NotSent)
-    }
-
     fn lock(&self) -> MutexGuard<'_, Idle<http1::SendRequest<RequestBody>>> {
         let [first, rest @ ..] = &self.idle;
         let own = THREAD.get() % THREADS;
@@ -170,5 +160,21 @@ impl Pool {
             .and_then(|at| rest.get(at))
             .unwrap_or(first);
         of_thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn limited<T>(connecting: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let connected = tokio::time::timeout(CONNECT, connecting).await;
+    connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECT:?}")))
+}
+
+/// The error of a request on a new connection.
+fn failed(mut error: TrySendError<Request<RequestBody>>) -> SendError {
+    match error.take_message() {
+        Some(request) => SendError::NotSent {
+            request: Box::new(request),
+            problem: error.into_error().to_string(),
+        },
+        None => SendError::Broken(error.into_error()),
     }
 }

@@ -27,6 +27,8 @@ const OF_ONE_CONNECTION: [HeaderName; 7] = [
     TRANSFER_ENCODING,
     UPGRADE,
 ];
+/// Headers for the gateway alone: the body of a request is there before it goes on.
+const OF_GATEWAY: [HeaderName; 2] = [EXPECT, WAIT];
 
 /// Refuses heads that servers might read in different ways. hyper has refused lengths that
 /// contradict each other.
@@ -38,11 +40,17 @@ pub(crate) fn check(parts: &Parts) -> Result<(), Problem> {
             "CONNECT is not supported; send the request to the gateway itself",
         ));
     }
-    if parts.headers.get_all(HOST).iter().count() > 1 {
+    // One pass: to find a name by its hash costs as much as to pass by a dozen others.
+    let (mut hosts, mut coded, mut counted) = (0_usize, false, false);
+    for name in parts.headers.iter().map(|(name, _)| name) {
+        hosts = hosts.saturating_add(usize::from(name == HOST));
+        coded |= name == TRANSFER_ENCODING;
+        counted |= name == CONTENT_LENGTH;
+    }
+    if hosts > 1 {
         return Err(bad("found several Host headers, expected one"));
     }
-    let has = |name| parts.headers.contains_key(name);
-    if has(TRANSFER_ENCODING) && has(CONTENT_LENGTH) {
+    if coded && counted {
         return Err(bad(
             "found Content-Length and Transfer-Encoding, expected one of them",
         ));
@@ -63,14 +71,24 @@ pub(crate) fn with_path(path: PathAndQuery) -> Uri {
 
 /// Makes the head of a request one for an instance, with a body of `length` bytes.
 pub(super) fn for_instance(parts: &mut Parts, client: ClientAddress, length: usize) {
-    if let Some(host) = host(parts).and_then(|host| HeaderValue::try_from(host).ok()) {
+    let authority = parts.uri.authority().map(Authority::as_str);
+    if let Some(host) = authority.and_then(|host| HeaderValue::try_from(host).ok()) {
         parts.headers.insert(HOST, host);
     }
+    // The path alone: an HTTP/1 request has its host in a header, and HTTP/2 gets its own form later.
+    if parts.uri.path_and_query().is_none() || parts.uri.authority().is_some() {
+        let path = parts.uri.path_and_query().cloned();
+        parts.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    }
+    // What hyper knows of the client's connection.
+    parts.extensions.clear();
     let grpc = is_grpc(&parts.headers, parts.version);
     remove_of_one_connection(&mut parts.headers);
-    // The body is here already.
-    parts.headers.remove(EXPECT);
-    parts.headers.remove(WAIT);
+    if has_any(&parts.headers, &OF_GATEWAY) {
+        for name in &OF_GATEWAY {
+            parts.headers.remove(name);
+        }
+    }
     if grpc {
         parts.headers.remove(CONTENT_LENGTH);
         parts
@@ -92,45 +110,33 @@ pub(super) fn for_instance(parts: &mut Parts, client: ClientAddress, length: usi
         }
         parts.version = Version::HTTP_11;
     }
-    let others = parts
-        .headers
-        .get(FORWARDED_FOR)
-        .and_then(|value| value.to_str().ok());
-    let all = match others {
-        Some(others) => format!("{others}, {}", client.0.ip()),
-        None => client.0.ip().to_string(),
-    };
+    let others = parts.headers.get(FORWARDED_FOR);
+    let mut all = Vec::new();
+    if let Some(others) = others {
+        all.extend_from_slice(others.as_bytes());
+        all.extend_from_slice(b", ");
+    }
+    client.write_ip(&mut all);
     if let Ok(value) = HeaderValue::try_from(all) {
         parts.headers.insert(FORWARDED_FOR, value);
     }
 }
 
-/// A request with this head for the instance at `address`.
-pub(super) fn request(
-    parts: &Parts,
-    address: SocketAddr,
-    body: RequestBody,
-) -> Request<RequestBody> {
-    let mut request = Request::new(body);
-    *request.method_mut() = parts.method.clone();
-    *request.version_mut() = parts.version;
-    *request.headers_mut() = parts.headers.clone();
-    let path = parts.uri.path_and_query().cloned();
-    let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
-    *request.uri_mut() = if parts.version == Version::HTTP_2 {
-        // HTTP/2 has the authority in the URI, and no Host.
-        let host = request.headers_mut().remove(HOST);
-        let host = host.as_ref().and_then(|host| host.to_str().ok());
-        let authority = host.map_or_else(|| address.to_string(), str::to_owned);
-        let uri = Uri::builder()
-            .scheme("http")
-            .authority(authority)
-            .path_and_query(path.clone());
-        uri.build().unwrap_or_else(|_| Uri::from(path))
-    } else {
-        Uri::from(path)
-    };
-    request
+/// Names the instance at `address` in a request by HTTP/2 that names no host.
+pub(super) fn address(request: &mut Request<RequestBody>, address: SocketAddr) {
+    if request.version() != Version::HTTP_2 || request.uri().authority().is_some() {
+        return;
+    }
+    // HTTP/2 has the authority in the URI, and no Host.
+    let host = request.headers_mut().remove(HOST);
+    let host = host.as_ref().and_then(|host| host.to_str().ok());
+    let authority = host.map_or_else(|| address.to_string(), str::to_owned);
+    let path = request.uri().path_and_query().cloned();
+    let uri = Uri::builder().scheme("http").authority(authority);
+    let uri = uri.path_and_query(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    if let Ok(uri) = uri.build() {
+        *request.uri_mut() = uri;
+    }
 }
 
 /// Makes an instance's response one for the client.
@@ -144,7 +150,15 @@ pub(super) fn for_client(
     Response::from_parts(parts, body(incoming))
 }
 
+/// Returns true if one of the names is there; most heads have none of those that do not go on.
+fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
+    headers.keys().any(|name| names.contains(name))
+}
+
 fn remove_of_one_connection(headers: &mut HeaderMap) {
+    if !has_any(headers, &OF_ONE_CONNECTION) {
+        return;
+    }
     let named = headers.get_all(CONNECTION).iter();
     let named = named
         .filter_map(|value| value.to_str().ok())
@@ -196,6 +210,25 @@ mod tests {
     }
 
     #[test]
+    fn an_http1_request_has_its_path_alone_and_its_host_in_a_header() {
+        for (uri, path) in [
+            (
+                "http://embed.search/v2/models/m/infer?x=1",
+                "/v2/models/m/infer?x=1",
+            ),
+            ("http://embed.search", "/"),
+        ] {
+            let mut parts = parts(&[("host", "other")]);
+            parts.uri = uri.parse().unwrap();
+            for_instance(&mut parts, client(), 0);
+            assert_eq!(
+                (&parts.uri, parts.headers[HOST].as_bytes()),
+                (&path.parse().unwrap(), &b"embed.search"[..])
+            );
+        }
+    }
+
+    #[test]
     fn heads_that_can_be_read_in_two_ways_are_refused() {
         for headers in [
             &[("host", "a"), ("host", "b")][..],
@@ -222,12 +255,15 @@ mod tests {
             .parse()
             .unwrap();
         for_instance(&mut parts, client(), 9);
-        let request = request(
-            &parts,
-            "10.0.0.1:80".parse().unwrap(),
-            RequestBody::default(),
-        );
-        assert_eq!(request.uri().authority().unwrap(), "embed.search");
+        let mut request = Request::from_parts(parts, RequestBody::default());
+        // A second instance after one that could not be reached changes nothing.
+        for instance in ["10.0.0.1:80", "10.0.0.2:80"] {
+            address(&mut request, instance.parse().unwrap());
+            assert_eq!(
+                request.uri(),
+                "http://embed.search/inference.GRPCInferenceService/ModelInfer"
+            );
+        }
         assert_eq!(
             (request.version(), request.headers()[TE].as_bytes()),
             (Version::HTTP_2, &b"trailers"[..])

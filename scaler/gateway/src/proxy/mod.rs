@@ -10,9 +10,9 @@ mod trace;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
 use tokio::sync::Semaphore;
@@ -22,9 +22,9 @@ use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 use crate::function::{Function, Grant};
 use crate::metrics::{Arrival, Dispatch, Metrics};
-use crate::pool::SendError;
+use crate::pool::{RequestBody, SendError};
 use crate::problem::Problem;
-use crate::routes::Routes;
+use crate::routes::{Routes, Target};
 
 use answer::{Dialect, refused};
 pub(crate) use body::Bodies;
@@ -35,7 +35,7 @@ pub use response_body::{BrokenOff, ResponseBody};
 /// Number of instances that are tried for one request, the first included.
 const ATTEMPTS: usize = 5;
 /// Head of a request that says for how long its client waits at most, in milliseconds.
-pub(crate) const WAIT: &str = "tetris-wait-ms";
+pub(crate) const WAIT: HeaderName = HeaderName::from_static("tetris-wait-ms");
 
 /// Body of a request.
 enum ClientBody {
@@ -93,11 +93,12 @@ impl Proxy {
         )
     }
 
-    /// Answers a request.
+    /// Answers a request. The request and its parts are on the heap: hyper copies the future, and with it
+    /// what it holds.
     pub async fn answer(
         &self,
         client: ClientAddress,
-        request: Request<Incoming>,
+        request: Box<Request<Incoming>>,
     ) -> Response<ResponseBody> {
         let began = Instant::now();
         let dialect = Dialect::of(&request);
@@ -113,49 +114,62 @@ impl Proxy {
 
     async fn forward(
         &self,
-        request: Request<Incoming>,
+        request: Box<Request<Incoming>>,
         entry: &mut Entry,
     ) -> Result<Response<ResponseBody>, Problem> {
-        let (mut parts, incoming) = request.into_parts();
+        let (parts, incoming) = request.into_parts();
+        let parts = Box::new(parts);
         headers::check(&parts)?;
         let (target, body) = match self.target(&parts) {
             Ok(target) => (target, ClientBody::Coming(incoming)),
             Err(problem) if grpc_model::is_named_by(&parts) => {
                 // The head does not say for whom it is.
-                let body = self.shared.bodies.read(&parts, incoming).await?;
+                let body = Box::pin(self.shared.bodies.read(&parts, incoming)).await?;
                 let model = grpc_model::model(&body.bytes);
                 let target = model.and_then(|model| self.routes().find_model(&model));
                 (target.ok_or(problem)?, ClientBody::Read(body))
             }
             Err(problem) => return Err(problem),
         };
+        let arrival = self.shared.metrics.arrived(target.function.name());
+        self.to_function(&target, parts, body, &arrival, entry)
+            .await
+            .inspect_err(|problem| arrival.refused(problem))
+    }
+
+    /// Sends a request to an instance of its function, once there is one for it.
+    async fn to_function(
+        &self,
+        target: &Target,
+        mut parts: Box<Parts>,
+        body: ClientBody,
+        arrival: &Arrival,
+        entry: &mut Entry,
+    ) -> Result<Response<ResponseBody>, Problem> {
+        let arrived_at = Instant::now();
         let function = &target.function;
         entry.function(function.name());
-        let arrival = self.shared.metrics.arrived(function.name());
-        let arrived_at = Instant::now();
-        let result = async {
-            if let Some(path) = target.path {
-                parts.uri = headers::with_path(path);
-            }
-            if let Some(asked) = parts.uri.path_and_query()
-                && let Some(path) = function.path(asked)?
-            {
-                parts.uri = headers::with_path(path);
-            }
-            let body = match body {
-                ClientBody::Coming(incoming) => self.shared.bodies.read(&parts, incoming).await?,
-                ClientBody::Read(body) => body,
-            };
-            let wait = wait_of(&parts)?;
-            let granted = function.acquire(wait).await;
-            let grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
-            let arrived = (&arrival, arrived_at);
-            self.send(function, grant, parts, &body.bytes, arrived, entry)
-                .await
+        if let Some(path) = &target.path {
+            parts.uri = headers::with_path(path.clone());
+        }
+        if let Some(asked) = parts.uri.path_and_query()
+            && let Some(path) = function.path(asked)?
+        {
+            parts.uri = headers::with_path(path);
+        }
+        let body = match body {
+            ClientBody::Coming(incoming) => self.shared.bodies.read(&parts, incoming).await?,
+            ClientBody::Read(body) => body,
         };
-        result
+        let wait = wait_of(&parts)?;
+        let granted = function.acquire(wait).await;
+        let grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
+        headers::for_instance(&mut parts, entry.client(), body.bytes.len());
+        entry.trace(trace::next(&mut parts.headers));
+        let request = Request::from_parts(*parts, Full::new(body.bytes.clone()));
+        let request = Box::new(request);
+        self.send(function, grant, request, (arrival, arrived_at), entry)
             .await
-            .inspect_err(|problem: &Problem| arrival.refused(problem))
     }
 
     /// Limits of bodies, with their common budget.
@@ -164,7 +178,7 @@ impl Proxy {
     }
 
     /// Returns the function of a request.
-    pub(crate) fn target(&self, parts: &Parts) -> Result<crate::routes::Target, Problem> {
+    pub(crate) fn target(&self, parts: &Parts) -> Result<Target, Problem> {
         let routes = self.routes();
         let path = parts.uri.path_and_query();
         let host = headers::host(parts);
@@ -183,19 +197,18 @@ impl Proxy {
         &self,
         function: &Arc<Function>,
         mut grant: Grant,
-        mut parts: Parts,
-        body: &Bytes,
+        mut request: Box<Request<RequestBody>>,
         (arrival, arrived_at): (&Arrival, Instant),
         entry: &mut Entry,
     ) -> Result<Response<ResponseBody>, Problem> {
-        headers::for_instance(&mut parts, entry.client(), body.len());
-        entry.trace(trace::next(&mut parts.headers));
         for attempt in 1.. {
             let endpoint = Arc::clone(grant.endpoint());
             entry.instance(&endpoint.name, grant.waited());
             arrival.waited(grant.waited());
             let sent_at = Instant::now();
-            let request = headers::request(&parts, endpoint.address, Full::new(body.clone()));
+            headers::address(&mut request, endpoint.address);
+            // Only a request that may be sent twice is copied.
+            let copy = grant.repeats().then(|| request.clone());
             let response =
                 tokio::time::timeout(self.shared.timeouts.response(), endpoint.pool.send(request))
                     .await;
@@ -218,7 +231,10 @@ impl Proxy {
                         ResponseBody::of_instance(body, ending, self.shared.timeouts.idle())
                     }));
                 }
-                Ok(Err(SendError::NotSent(problem))) => {
+                Ok(Err(SendError::NotSent {
+                    request: unsent,
+                    problem,
+                })) => {
                     arrival.unreachable();
                     tracing::debug!(function = %function.name(), instance = endpoint.name, "not sent: {problem}");
                     if attempt >= ATTEMPTS {
@@ -232,20 +248,22 @@ impl Proxy {
                             Duration::from_secs(1),
                         ));
                     }
-                    let again = grant.unreachable().await;
-                    grant = again.map_err(|refusal| refused(function.name(), &refusal))?;
-                }
-                Ok(Err(SendError::Broken(problem))) if grant.repeats() && attempt < ATTEMPTS => {
-                    arrival.dispatched(dispatch).ended("broken");
-                    tracing::debug!(function = %function.name(), instance = endpoint.name, "sent again: {problem}");
-                    let again = grant.unreachable().await;
+                    request = unsent;
+                    let again = Box::pin(grant.unreachable()).await;
                     grant = again.map_err(|refusal| refused(function.name(), &refusal))?;
                 }
                 Ok(Err(SendError::Broken(problem))) => {
                     arrival.dispatched(dispatch).ended("broken");
-                    grant.failed();
-                    let problem = format!("the instance {} broke off: {problem}", endpoint.name);
-                    return Err(Problem::new(StatusCode::BAD_GATEWAY, "broken", problem));
+                    let Some(copy) = copy.filter(|_| attempt < ATTEMPTS) else {
+                        grant.failed();
+                        let problem =
+                            format!("the instance {} broke off: {problem}", endpoint.name);
+                        return Err(Problem::new(StatusCode::BAD_GATEWAY, "broken", problem));
+                    };
+                    tracing::debug!(function = %function.name(), instance = endpoint.name, "sent again: {problem}");
+                    request = copy;
+                    let again = Box::pin(grant.unreachable()).await;
+                    grant = again.map_err(|refusal| refused(function.name(), &refusal))?;
                 }
                 Err(_) => {
                     arrival.dispatched(dispatch).ended("timeout");
@@ -281,7 +299,7 @@ pub(crate) fn is_gateway_fault(status: StatusCode) -> bool {
 
 /// Reads the client's longest wait.
 pub(crate) fn wait_of(parts: &Parts) -> Result<Option<Duration>, Problem> {
-    let Some(value) = parts.headers.get(WAIT) else {
+    let Some((_, value)) = parts.headers.iter().find(|(name, _)| **name == WAIT) else {
         return Ok(None);
     };
     let text = value.to_str().unwrap_or_default();
@@ -298,7 +316,26 @@ pub(crate) fn wait_of(parts: &Parts) -> Result<Option<Duration>, Problem> {
 
 /// True for requests that go on by HTTP/2: gRPC has no other form.
 fn is_grpc(headers: &hyper::HeaderMap, version: Version) -> bool {
+    if version != Version::HTTP_2 {
+        return false;
+    }
     let kind = headers.get(hyper::header::CONTENT_TYPE);
-    let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    grpc && version == Version::HTTP_2
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, F: Future>(_: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_future_that_hyper_copies_for_each_request_is_small() {
+        fn answer<'a>(proxy: &'a Proxy, request: Box<Request<Incoming>>) -> impl Future + use<'a> {
+            proxy.answer(ClientAddress(([127, 0, 0, 1], 80).into()), request)
+        }
+        assert!(size(answer) <= 2 << 10, "{} bytes", size(answer));
+    }
 }

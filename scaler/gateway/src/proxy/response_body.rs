@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use thiserror::Error;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
 
 use crate::function::Grant;
 use crate::metrics::Dispatched;
@@ -80,7 +80,8 @@ struct OfInstance {
     /// Gone once the response has ended. Dropped before that, the client has left.
     ending: Option<Ending>,
     idle: Duration,
-    timer: Pin<Box<Sleep>>,
+    /// Runs while the instance pauses: most bodies come whole with their head.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl ResponseBody {
@@ -100,14 +101,13 @@ impl ResponseBody {
                 source: Source::Own(None),
             };
         }
-        let timer = Box::pin(sleep(idle));
         let ending = Some(ending);
         Self {
             source: Source::Instance(Box::new(OfInstance {
                 body,
                 ending,
                 idle,
-                timer,
+                timer: None,
             })),
         }
     }
@@ -116,7 +116,9 @@ impl ResponseBody {
 impl OfInstance {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
-            if self.timer.as_mut().poll(cx).is_pending() {
+            let idle = self.idle;
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
+            if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
             self.end(Ending::broken);
@@ -124,7 +126,7 @@ impl OfInstance {
         };
         let next = match frame {
             Some(Ok(frame)) => {
-                self.timer.as_mut().reset(Instant::now() + self.idle);
+                self.timer = None;
                 if self.body.is_end_stream() {
                     self.end(Ending::whole);
                 }

@@ -157,9 +157,9 @@ impl Connection {
         let (service, client, counted) = (self.service.clone(), self.client, Arc::clone(&activity));
         let service = service_fn(move |request: Request<Incoming>| {
             let in_progress = counted.begin();
-            let answer = service.clone().answer(client, request);
+            let (service, request) = (service.clone(), Box::new(request));
             async move {
-                let response = answer.await?;
+                let response = service.answer(client, request).await?;
                 let response = response.map(|body| in_progress.until_end_of(body));
                 Ok::<Response<_>, Infallible>(response)
             }
@@ -215,9 +215,9 @@ impl Connection {
         let spoke = Arc::new(AtomicBool::new(false));
         let silent = silent(Arc::clone(&spoke), self.protocols.head);
         let (service, client) = (self.service.clone(), self.client);
-        let service = service_fn(move |request| {
+        let service = service_fn(move |request: Request<Incoming>| {
             spoke.store(true, Ordering::Relaxed);
-            service.clone().answer(client, request)
+            service.clone().answer(client, Box::new(request))
         });
         let stream = ClientStream::new(ahead, stream, Arc::default());
         let http2 = &self.protocols.http2;

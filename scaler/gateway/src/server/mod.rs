@@ -112,7 +112,7 @@ impl Service {
     async fn answer(
         self,
         client: ClientAddress,
-        request: Request<Incoming>,
+        request: Box<Request<Incoming>>,
     ) -> Result<Response<ResponseBody>, Infallible> {
         let is_http2 = request.version() == Version::HTTP_2;
         let mut response = self.proxy.answer(client, request).await;
