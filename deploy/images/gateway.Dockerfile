@@ -5,9 +5,9 @@ ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-trixie
 FROM ${RUST_IMAGE} AS build
 WORKDIR /src
 COPY . .
-RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile image \
+RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile gateway \
         --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-gateway --bin tetris-gateway \
-    && cp target/*/image/tetris-gateway /tetris-gateway
+    && cp target/*/gateway/tetris-gateway /tetris-gateway
 
 FROM scratch
 COPY --from=build /tetris-gateway /usr/local/bin/tetris-gateway

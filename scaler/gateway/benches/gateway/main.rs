@@ -1,7 +1,7 @@
 //! The gateway beside other proxies, in one run: requests per second of a core, added latency, memory
 //! with many connections, and missed objectives at instances of unequal size.
 //!
-//! `cargo bench -p tetris-gateway`; `-- --seconds N` for other times than 4 s for each figure,
+//! `cargo bench --profile gateway -p tetris-gateway`, as images have it; `-- --seconds N` for other times than 4 s for each figure,
 //! `-- --rounds N` for other rounds than 3, `-- --load-seconds N` for the time of the missed
 //! objectives (30; 0 leaves them out), `-- --connections N` for other than 10,000 idle ones,
 //! `-- --instance-python PATH --model PATH` for the missed objectives at reference instances as well: an
