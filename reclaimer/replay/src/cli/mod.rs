@@ -13,10 +13,10 @@ use tetris_simulation::ReportArgs;
 #[derive(Debug, Parser)]
 #[command(name = "reclaimer-replay", version, max_term_width = 100)]
 pub struct Args {
-    /// Sizes of the store, in percent of the distinct bytes of all models
+    /// Sizes of the store, in percent of the distinct bytes of all models; separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = SIZES_PERCENT, value_parser = clap::value_parser!(u64).range(0..=1000))]
     sizes_percent: Vec<u64>,
-    /// Seeds of models and traces
+    /// Seeds of models and traces, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = SEEDS)]
     seeds: Vec<u64>,
     /// Length of a trace in hours
