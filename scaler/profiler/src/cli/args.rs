@@ -50,7 +50,7 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) request_seconds: u32,
     /// Tensor store that the instances load through; its mapped objects count as shared memory
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "DIR")]
     pub(super) store: Option<PathBuf>,
     /// Loosest latency objective of interest, in milliseconds; configurations that cannot meet it are
     /// skipped
