@@ -116,7 +116,8 @@ def _parser() -> argparse.ArgumentParser:
         "tetris.bench.warmth",
         "Measure the time that ready processes save (tetris.warm): the time to the first token of a small decoder with "
         "random weights in a new interpreter, in a process that has the modules, in one that also has the device's "
-        "context, and in one that has also run a decoder of the same shapes. Samples take turns.",
+        "context, and in one that has also run a decoder of the same shapes. Samples take turns. Ends with code 1 if "
+        "their tokens differ.",
     )
     add = options.add_argument
     add("--device", default="cpu", help="cpu, or cuda:N [default: %(default)s]")
