@@ -44,7 +44,7 @@ pub struct GpuBenchArgs {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = chunk_bytes)]
     pub chunk_bytes: u64,
     /// Measures to take, separated by commas [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_enum)]
     pub only: Vec<Name>,
     /// Python interpreter with torch and safetensors, for `load-file` and `anchors`
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]

@@ -49,19 +49,19 @@ pub struct Args {
     /// instances load the models by turns.
     #[arg(
         long,
-        value_name = "KIND",
+        value_name = "KIND,...",
         value_delimiter = ',',
         conflicts_with = "preset"
     )]
     pub workload: Vec<Kind>,
 
     /// Loading methods to compare, separated by commas [default: all but those with PyTorch]
-    #[arg(long, value_name = "METHOD", value_delimiter = ',')]
+    #[arg(long, value_name = "METHOD,...", value_delimiter = ',')]
     pub methods: Vec<Method>,
 
     /// Numbers of instances at which the group is measured, ascending and separated by commas
     /// [default: 1,2,4,8,16]
-    #[arg(long, value_name = "N", value_delimiter = ',')]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub instances: Vec<usize>,
 
     /// Memory limit for the density figure: a size such as 2G, `auto` (4 x one instance), or `off`
@@ -81,7 +81,7 @@ pub struct Args {
     pub scale: Option<f64>,
 
     /// Seed of the synthetic weights
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
     /// Passes per method in the comparison of inference times

@@ -19,12 +19,12 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "PROFILE")]
     pub(super) name: Option<String>,
     /// CPUs of an instance, with at most three decimals; separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2", value_parser = parse_cpus)]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2", value_parser = parse_cpus)]
     pub(super) cpus: Vec<u64>,
     /// Maximum batch sizes, separated by commas
     #[arg(
         long,
-        value_name = "LIST",
+        value_name = "N,...",
         value_delimiter = ',',
         default_value = "1,2,4"
     )]
@@ -32,7 +32,7 @@ pub struct ProfileArgs {
     /// Numbers of concurrent inference threads, separated by commas
     #[arg(
         long,
-        value_name = "LIST",
+        value_name = "N,...",
         value_delimiter = ',',
         default_value = "1,2,3,4"
     )]
