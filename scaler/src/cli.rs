@@ -38,6 +38,13 @@ pub enum Command {
     /// Print the scaler's decision from files, without a cluster: configurations, nodes and reasons
     Plan(crate::plan::PlanArgs),
     /// Measure a model server per configuration, and write its ModelProfile
+    ///
+    /// Starts COMMAND once per configuration of CPUs, batch size and concurrency, each time in its own
+    /// cgroup. Sends requests over the Open Inference Protocol v2, and finds the lowest memory limit
+    /// under which the instance still serves. Replaces {port}, {batch}, {concurrency} and {cpu_millis}
+    /// in COMMAND, and sets TETRIS_PORT, TETRIS_BATCH, TETRIS_CONCURRENCY and TETRIS_CPU_MILLIS. COMMAND
+    /// must listen on 127.0.0.1 and stay in the foreground.
+    #[command(long_about)]
     Profile(Box<tetris_scaler_profiler::cli::ProfileArgs>),
     /// Print a script by which a shell completes this command
     ///
@@ -46,6 +53,10 @@ pub enum Command {
     #[command(long_about)]
     Completions(CompletionsArgs),
     /// Write the manual pages of this command and its subcommands
+    ///
+    /// `tetris-scaler man DIR`, then `man DIR/tetris-scaler.1`; or into a folder of man(1), such as
+    /// /usr/local/share/man/man1.
+    #[command(long_about)]
     Man(ManArgs),
 }
 
@@ -53,7 +64,7 @@ pub enum Command {
 #[derive(Debug, Clone, Args)]
 pub struct OpenGates {
     /// Address of the HTTP server of /metrics, /healthz and /readyz
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9461")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:9461")]
     pub listen: SocketAddr,
     /// Time for which a gate may stay closed
     #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = seconds(1, 3600))]
@@ -77,17 +88,18 @@ fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clon
 #[derive(Debug, Clone, Args)]
 pub struct Run {
     /// Address of the HTTP server of /metrics, /healthz and /readyz
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9461")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:9461")]
     pub listen: SocketAddr,
     /// Address of KEDA's external scaler, over gRPC
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9462")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:9462")]
     pub keda_listen: SocketAddr,
     /// Address of the scheduler extender, over HTTP without authentication, such as 0.0.0.0:9463; without it, none is served
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub extender_listen: Option<SocketAddr>,
     /// Namespace of the lease and of the service account
     #[arg(
         long,
+        value_name = "NAME",
         env = "POD_NAMESPACE",
         hide_env_values = true,
         default_value = "tetris-system"
@@ -99,13 +111,14 @@ pub struct Run {
     /// Name of this replica in the lease
     #[arg(
         long,
+        value_name = "NAME",
         env = "POD_NAME",
         hide_env_values = true,
         default_value = "tetris-scaler"
     )]
     pub pod: String,
     /// Name of the lease
-    #[arg(long, default_value = "tetris-scaler")]
+    #[arg(long, value_name = "NAME", default_value = "tetris-scaler")]
     pub lease: String,
     /// Seconds without renewal after which another replica takes over the lease
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds(15, 3600))]
@@ -114,10 +127,10 @@ pub struct Run {
     #[arg(long, value_name = "URL")]
     pub prometheus_url: Option<String>,
     /// File with a bearer token for Prometheus; read again for each query
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "FILE")]
     pub prometheus_token_file: Option<PathBuf>,
     /// PEM file of CA certificates for Prometheus, in addition to the system's, or to the compiled-in ones where the system has none
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "FILE")]
     pub prometheus_ca: Option<PathBuf>,
     /// Timeout of a Prometheus query
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = seconds(1, 60))]
@@ -132,10 +145,10 @@ pub struct Run {
     #[arg(long, value_name = "MODE", value_enum, default_value_t = PlacementMode::Gates)]
     pub placement: PlacementMode,
     /// Namespace of the daemons
-    #[arg(long, default_value = "tetris-system")]
+    #[arg(long, value_name = "NAME", default_value = "tetris-system")]
     pub daemon_namespace: String,
     /// Namespace of the gateways
-    #[arg(long, default_value = "tetris-system")]
+    #[arg(long, value_name = "NAME", default_value = "tetris-system")]
     pub gateway_namespace: String,
     /// Steady time after which a function's instances may be replaced to save memory; 0 for never
     #[arg(long, value_name = "SECONDS", default_value_t = OperatorDefaults::ALL.consolidate_after_seconds, value_parser = seconds(0, u64::MAX))]
@@ -143,7 +156,8 @@ pub struct Run {
     /// Time for which an instance may be unready on its node before others are started in its place
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = seconds(10, 86_400))]
     pub failing_after_seconds: u64,
-    /// Memory that the inventory's limits are for, at least 64MiB [default: the limit of the container, else 512MiB]
+    /// Memory by which the tensor inventory is limited, at least 64MiB [default: the limit of the
+    /// container, else 512MiB]
     #[arg(long, value_name = "SIZE", value_parser = inventory_memory)]
     pub inventory_memory: Option<u64>,
 }

@@ -17,7 +17,7 @@ pub struct GpuBenchArgs {
     /// Run on host memory instead of a device: same code, but the figures do not apply to a GPU
     #[arg(long)]
     pub simulated: bool,
-    /// Number of the device, as the driver counts
+    /// Number of the device, in the driver's order
     #[arg(
         long,
         value_name = "N",
@@ -28,29 +28,29 @@ pub struct GpuBenchArgs {
     /// Size of the generated model, with tensors in the proportions of an 8B Llama
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = model_bytes)]
     pub bytes: u64,
-    /// Use the model of this safetensors file
+    /// Use the model of this safetensors file, instead of a generated one
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
     pub model: Option<PathBuf>,
-    /// Number of samples of each kind
+    /// Number of samples of each figure
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Number of processes that share the model
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=MOST))]
     pub processes: u32,
-    /// Number of bytes of the model that the transfers copy in each round
+    /// Length of the model's beginning that `transfers` copies in each round
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = some_bytes)]
     pub transfer_bytes: u64,
     /// Maximum length of a chunk of device memory: a multiple of 2 MiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = chunk_bytes)]
     pub chunk_bytes: u64,
-    /// Measure only these, separated by commas
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
+    /// Measures to take, separated by commas [default: all]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_enum)]
     pub only: Vec<Name>,
-    /// Python interpreter with torch and safetensors, for the comparisons
+    /// Python interpreter with torch and safetensors, for `load-file` and `anchors`
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
-    /// Directory on a tmpfs; the run creates a directory in it and removes that at its end. Each
-    /// further one, for stores with other pages, repeats the measures that depend on pages
+    /// Directory on a tmpfs, in which the run has its store until it ends; can be repeated. Each further
+    /// one, for a store with other pages, repeats the measures that depend on pages
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub store_dir: Vec<PathBuf>,
     /// Write the JSON document to this file too, after each measure

@@ -122,7 +122,15 @@ def test_an_interrupt_cleans_up_and_has_its_own_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--methods", "magic"), ("--size", "lots"), ("--rounds", "0"), ("--files", "some"), ("--model", "no")]
+    "arguments",
+    [
+        ("--methods", "magic"),
+        ("--size", "lots"),
+        ("--size", "infGB"),
+        ("--rounds", "0"),
+        ("--files", "1.5"),
+        ("--model", "no"),
+    ],
 )
 def test_wrong_options_are_refused_with_the_usage_code(tmp_path: Path, arguments: tuple[str, str]) -> None:
     assert bench(tmp_path, *arguments).returncode == 2

@@ -40,9 +40,9 @@ Exit codes:
   127  exec: CMD was not found
   Once CMD runs, exec ends as CMD does.
 
-Output goes to stdout, messages and progress to stderr. With --format json, every command prints \
-one JSON document on one line, a result or an error: complete ids, bytes as integers, times in \
-seconds (docs/json.md). --log debug, or TETRIS_LOG=debug, shows what the agent does.";
+Output goes to stdout, messages and progress to stderr. With --format json, each result or error \
+is one JSON document on one line: complete ids, bytes as integers, times in seconds (docs/json.md). \
+--log debug, or TETRIS_LOG=debug, shows what the agent does.";
 
 impl Code {
     /// Its name in JSON.

@@ -12,7 +12,7 @@ use super::exit::Code;
 /// Arguments of `man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Folder for the pages, which is made if it is not there
+    /// Directory for the pages; it is made if it is not there
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -75,8 +75,8 @@ struct Cli {
 /// Options of every subcommand, accepted before and after its name.
 #[derive(Debug, Args)]
 struct Global {
-    /// Directory of the store [default: /run/tetris/store if there is one, but one of this user's own at
-    /// /dev/shm/tetris if the other may only be read and no daemon serves it; else /dev/shm/tetris]
+    /// Directory of the store [default: /run/tetris/store if there is one, else /dev/shm/tetris; a store of
+    /// this user's own at the latter comes first if the former is read-only and no daemon serves it]
     #[arg(
         long,
         global = true,
@@ -108,10 +108,10 @@ struct Global {
 enum Command {
     /// Diagnose the store, this machine, models and a process
     ///
-    /// Names the state, the expected one and the remedy of each thing that it looks at: the store, its
-    /// room, pages and owner, the daemon, the kernel; for a MODEL whether and as what the store knows
-    /// it, and the part that would be private; for a process the shared and the private part of its
-    /// memory, and the reason. It changes nothing. Ends with code 6 for warnings and 7 for failures.
+    /// Each check names the state, the expected one and the remedy. It looks at the store, its room,
+    /// pages and owner, at the daemon and the kernel; at the records by which the store knows a MODEL, and
+    /// the part of it that would be private; at the shared and the private memory of a process, and the
+    /// reasons. It changes nothing. Ends with code 6 for warnings and 7 for failures.
     Doctor(doctor::DoctorArgs),
     /// Prepare a store
     ///
@@ -128,8 +128,9 @@ enum Command {
     Load(load::LoadArgs),
     /// Run a program while models stay in the store
     ///
-    /// The references live exactly as long as CMD. Signals, terminal and exit code are CMD's own. CMD finds the store in TETRIS_STORE, and Python programs load safetensors files through
-    /// it where the package tetris-store is installed (TETRIS_PATCH=1).
+    /// The references live exactly as long as CMD. Signals, terminal and exit code are CMD's own. CMD
+    /// finds the store in TETRIS_STORE, and Python programs load safetensors files through it where the
+    /// package tetris-store is installed (TETRIS_PATCH=1).
     ///
     /// In CMD's arguments `{}` stands for the path of the first model, `{1}`, `{2}` and so on for each.
     /// For a file that is kept whole it is a path in the store, under the file's own name; for
@@ -158,8 +159,8 @@ Examples:
     /// Show the use of the store and the savings of sharing
     ///
     /// The shared factor is the number of copies, on average over the referenced bytes, that would exist
-    /// if every holder had its own. Savings against the page cache are what differing files of models with
-    /// the same tensors would take in addition, with one file for each model in use.
+    /// if every holder had its own. The page cache has one copy of a file for all processes, but one of
+    /// each file: savings against it are the bytes that models in use have in common with each other.
     Stat(stat::StatArgs),
     /// Watch stores, models, their holders and loads under way
     ///
@@ -185,9 +186,10 @@ Examples:
     Similarity(similarity::SimilarityArgs),
     /// Measure the costs and savings of the GPU mirror on this machine's device
     ///
-    /// Generates a model in a store of its own and serves it. Measures attaching, copying, device memory,
-    /// eviction and start in processes of this program. Needs as much host and device memory as the model
-    /// has (--bytes), and removes its files. Ends with code 0 for any figures.
+    /// Generates a model in a store of its own, serves it and measures in processes of this program. Needs
+    /// room for copies of the model (--bytes), and looks for it before it writes anything: three in host
+    /// memory, two of which are in --store-dir, and two on the device beside the processes' contexts; less
+    /// with --only. Removes its files. Ends with code 0 for any figures.
     GpuBench(tetris_gpu_bench::GpuBenchArgs),
     /// Show the contents of device memory in the node's GPU mirror
     ///

@@ -31,7 +31,8 @@ const SHOWN: usize = 10;
 /// Arguments of `rm`.
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
-    /// Models: a file or directory, the path by which they were last loaded, or the first digits of an id
+    /// Models: a file or directory, the path by which they were last loaded, or the first digits of a
+    /// manifest's id, at least 4
     #[arg(required = true, value_name = "MODEL")]
     models: Vec<PathBuf>,
     /// Remove models even if pods of this node declare them warm

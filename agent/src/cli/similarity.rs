@@ -15,9 +15,9 @@ use tetris_agent::store_location::StoreLocation;
 /// Arguments of `similarity`.
 #[derive(Debug, Args)]
 pub(crate) struct SimilarityArgs {
-    /// A model's path, or the first digits of a manifest's id
+    /// A model's path, or the first digits of a manifest's id, at least 4
     a: PathBuf,
-    /// The other model
+    /// The other model, in the same way
     b: PathBuf,
 }
 

@@ -26,7 +26,8 @@ use tetris_agent::store_location::StoreLocation;
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// First digits of ids of objects, or of manifests for all their objects [default: everything]
+    /// First digits of ids, at least 4, of objects, or of manifests for all their objects [default:
+    /// everything]
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Compare CRC-32 only: about twice as fast, misses one damage in 4 billion

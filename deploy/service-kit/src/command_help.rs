@@ -35,7 +35,7 @@ impl CompletionsArgs {
 /// Arguments of `man`.
 #[derive(Debug, Clone, Args)]
 pub struct ManArgs {
-    /// Folder for the pages, which is made if it is not there
+    /// Directory for the pages; it is made if it is not there
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

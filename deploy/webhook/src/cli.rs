@@ -38,6 +38,10 @@ pub enum Command {
     #[command(long_about)]
     Completions(CompletionsArgs),
     /// Write the manual pages of this command and its subcommands
+    ///
+    /// `tetris-webhook man DIR`, then `man DIR/tetris-webhook.1`; or into a folder of man(1), such as
+    /// /usr/local/share/man/man1.
+    #[command(long_about)]
     Man(ManArgs),
 }
 
@@ -45,22 +49,27 @@ pub enum Command {
 #[derive(Debug, Clone, Args)]
 pub struct Run {
     /// Address of the server for the API server's requests, over HTTPS
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8443")]
     pub listen: SocketAddr,
     /// Address of the server of /metrics, /healthz and /readyz, over HTTP
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9461")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:9461")]
     pub metrics: SocketAddr,
-    /// Namespace of the Service and the Secret
-    #[arg(long, env = "POD_NAMESPACE", hide_env_values = true)]
+    /// Namespace of the Service and of the Secret
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POD_NAMESPACE",
+        hide_env_values = true
+    )]
     pub namespace: String,
     /// Name of the Service by which the API server reaches the webhook
-    #[arg(long, default_value = "tetris-webhook")]
+    #[arg(long, value_name = "NAME", default_value = "tetris-webhook")]
     pub service: String,
     /// Name of the Secret with the certificates; it must exist, with the label app.kubernetes.io/name=tetris-webhook
-    #[arg(long, default_value = "tetris-webhook-tls")]
+    #[arg(long, value_name = "NAME", default_value = "tetris-webhook-tls")]
     pub secret: String,
     /// Name of the MutatingWebhookConfiguration that gets the certificate authority
-    #[arg(long, default_value = "tetris-webhook")]
+    #[arg(long, value_name = "NAME", default_value = "tetris-webhook")]
     pub configuration: String,
     /// Arguments for the injected parts.
     #[command(flatten)]
@@ -72,7 +81,8 @@ pub struct Run {
 pub struct Patch {
     /// File with the object in JSON, as `kubectl get -o json` prints it [default: standard input]
     pub file: Option<PathBuf>,
-    /// Treat the namespace as labeled `tetris.dev/inject`, with this value
+    /// Treat the namespace as labeled `tetris.dev/inject`, with this value [default: true, if the
+    /// option is given without a value]
     #[arg(
         long,
         value_name = "VALUE",
@@ -109,7 +119,7 @@ impl NamespaceLabel {
 #[derive(Debug, Clone, Args)]
 pub struct Injected {
     /// Name of the CSI driver
-    #[arg(long, default_value = DEFAULT_DRIVER)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_DRIVER)]
     pub driver: String,
     /// Path of the store in containers; the agent looks there by default
     #[arg(long, value_name = "PATH", default_value = DEFAULT_MOUNT_PATH)]

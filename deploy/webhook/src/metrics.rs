@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use tetris_service_kit::metrics::{ByLabel, encode};
+use tetris_service_kit::metrics::{ByLabel, encode, register_build_info};
 
 use crate::certificates::Action;
 use crate::inject::InjectionOutcome;
@@ -84,6 +84,7 @@ impl Metrics {
     #[rustfmt::skip]
     fn register(&mut self) {
         let registry = &mut self.registry;
+        register_build_info(registry, "The webhook's version; always 1", env!("CARGO_PKG_VERSION"));
         registry.register("reviews", "Pods reviewed, by outcome", self.reviews.clone());
         registry.register("malformed_requests", "Requests that could not be read", self.malformed.clone());
         registry.register("warnings", "Warnings given to pods' authors", self.warnings.clone());

@@ -13,7 +13,7 @@ pub const CONFIGURATION: ExitStatus = ExitStatus {
 pub const OTHER_DAEMON: ExitStatus = ExitStatus {
     code: 4,
     name: "other-daemon",
-    meaning: "run: another daemon looks after one of the stores",
+    meaning: "another daemon looks after one of the stores, or listens on a socket of this one",
 };
 
 /// A pass had errors.

@@ -23,7 +23,7 @@ use crate::daemon::{self, OtherDaemon};
 #[cfg(feature = "node")]
 use crate::processes::{mirror, volumes};
 
-/// Free unmapped tensors of this node's stores, by policy
+/// Look after a node's tensor stores: free unmapped tensors, publish files for pods, serve devices
 #[derive(Debug, Parser)]
 #[command(name = "tetris-node", version, max_term_width = 100, after_help = exit::table())]
 pub struct Cli {
@@ -35,18 +35,19 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run until SIGTERM; SIGHUP reads the configuration again
+    /// Run in one process until SIGTERM; SIGHUP reads the configuration again
     Run(Run),
-    /// Run the privileged part of a daemon of several processes: mounts and volumes of pods
+    /// Mount the stores and the volumes of pods, as the privileged process of several, until SIGTERM
     #[cfg(feature = "node")]
     Volumes(ConfigFlags),
-    /// Look after the stores, as the process without privileges, until SIGTERM
+    /// Look after the stores, as a process without privileges, until SIGTERM
     #[cfg(feature = "node")]
     Broker(ConfigFlags),
-    /// Run the part of a daemon of several processes with the cluster's token and the network
+    /// Talk to the API server and serve the network, as the process with the cluster's token, until
+    /// SIGTERM
     #[cfg(all(feature = "kubernetes", feature = "node"))]
     Cluster(ConfigFlags),
-    /// Serve the devices of the table `gpu_mirror`, beside `broker`
+    /// Serve the devices of the table `gpu_mirror`, as a process beside `broker`, until SIGTERM
     #[cfg(feature = "node")]
     Mirror(ConfigFlags),
     /// Make one pass, print its results, and end
@@ -66,6 +67,10 @@ enum Command {
     #[command(long_about)]
     Completions(CompletionsArgs),
     /// Write the manual pages of this command and its subcommands
+    ///
+    /// `tetris-node man DIR`, then `man DIR/tetris-node.1`; or into a folder of man(1), such as
+    /// /usr/local/share/man/man1.
+    #[command(long_about)]
     Man(ManArgs),
 }
 
@@ -101,7 +106,7 @@ struct Check {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people; of `check`, TOML
+    /// Lines for people; from `check`, TOML
     Text,
     /// One JSON document on one line, a result or an error
     Json,

@@ -11,7 +11,7 @@ use super::{Config, ConfigError, NodeFlags, StoreConfig};
 /// Source of the configuration.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ConfigFlags {
-    /// Configuration file (TOML); read again on SIGHUP
+    /// Configuration file (TOML); processes that run read it again on SIGHUP
     #[arg(
         long,
         value_name = "FILE",
@@ -33,14 +33,14 @@ pub struct ConfigFlags {
     /// Directory for learned state [default: the file's `state_dir`, else each store's own]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Time between two passes when nothing happens: 60, 60s, 5m [default: the file's
-    /// `interval_secs`]
+    /// Time between two passes when nothing happens: 5m, or seconds as 60 [default: the file's
+    /// `interval_secs`, else 60]
     #[arg(long, value_name = "DURATION", value_parser = tetris_conventions::duration::parse_seconds)]
     pub interval: Option<u64>,
     /// Flags for the tables of a node of a cluster
     #[command(flatten)]
     pub tables: NodeFlags,
-    /// Watch the API server for declarations of this node's pods
+    /// Watch the API server for declarations of this node's pods, whatever the file says
     #[arg(long)]
     pub kubernetes: bool,
 }

@@ -34,14 +34,19 @@ pub enum Command {
     #[command(long_about)]
     Completions(CompletionsArgs),
     /// Write the manual pages of this command and its subcommands
+    ///
+    /// `tetris-gateway man DIR`, then `man DIR/tetris-gateway.1`; or into a folder of man(1), such as
+    /// /usr/local/share/man/man1.
+    #[command(long_about)]
     Man(ManArgs),
 }
 
 /// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
-    /// File of limits, timeouts, and functions with their endpoints; functions are read again when it changes
-    #[arg(long, value_name = "PATH", required_unless_present = "cluster")]
+    /// Configuration file (TOML) of limits, timeouts, and functions with their endpoints, which are read
+    /// again when it changes; can be left out with --cluster
+    #[arg(long, value_name = "FILE", required_unless_present = "cluster")]
     pub config: Option<PathBuf>,
     /// Take functions and instances from the cluster instead of the file
     #[arg(long)]
@@ -49,23 +54,25 @@ pub struct Run {
     /// Namespace of the gateways' pods, with --cluster
     #[arg(
         long,
+        value_name = "NAME",
         env = "POD_NAMESPACE",
         hide_env_values = true,
         default_value = "tetris-system"
     )]
     pub namespace: String,
-    /// Address for clients
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    /// Address of the HTTP server for clients
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
     /// Address of the HTTP server of /metrics, /loads, /healthz and /readyz
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9471")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9471")]
     pub metrics_listen: SocketAddr,
     /// Address of the endpoint picker, for data planes of the Gateway API Inference Extension; without it, none is served
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub picker_listen: Option<SocketAddr>,
     /// Name of this gateway on its page /loads
     #[arg(
         long,
+        value_name = "NAME",
         env = "POD_NAME",
         hide_env_values = true,
         default_value = "tetris-gateway"
@@ -76,7 +83,7 @@ pub struct Run {
 /// Arguments of `check`.
 #[derive(Debug, Clone, Args)]
 pub struct Check {
-    /// Configuration file
-    #[arg(long, value_name = "PATH")]
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
 }

@@ -50,7 +50,7 @@ mod functions;
 pub mod gpu;
 mod instances;
 mod loads;
-mod metrics;
+pub mod metrics;
 mod pages;
 pub mod picker;
 pub mod pool;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use tetris_service_kit::metrics::{ByLabel, encode};
+use tetris_service_kit::metrics::{ByLabel, encode, register_build_info};
 use tokio::sync::watch;
 
 use crate::state::Snapshot;
@@ -43,7 +43,7 @@ impl Metrics {
     /// Creates metrics of a process that only opens gates.
     pub fn of_gates() -> Self {
         let mut metrics = Self::empty();
-        metrics.register_errors();
+        metrics.register_common();
         metrics.gates.register(&mut metrics.registry);
         metrics
     }
@@ -62,14 +62,17 @@ impl Metrics {
         }
     }
 
-    fn register_errors(&mut self) {
-        let errors = self.errors.clone();
-        self.registry.register("errors", "Errors, by class", errors);
+    /// Registers the metrics of both processes.
+    fn register_common(&mut self) {
+        let registry = &mut self.registry;
+        let version = env!("CARGO_PKG_VERSION");
+        register_build_info(registry, "The scaler's version; always 1", version);
+        registry.register("errors", "Errors, by class", self.errors.clone());
     }
 
     #[rustfmt::skip]
     fn register(&mut self, snapshots: watch::Receiver<Arc<Snapshot>>) {
-        self.register_errors();
+        self.register_common();
         let registry = &mut self.registry;
         registry.register("writes", "Writes to the API server that succeeded, by kind", self.writes.clone());
         registry.register_with_unit("decision", "Time to plan for all functions", Unit::Seconds, self.decision.clone());

@@ -11,11 +11,11 @@ use tetris_scaler_core::Rate;
 #[command(after_long_help = AFTER)]
 pub struct PlanArgs {
     /// File or directory with ModelProfiles, InferenceFunctions and nodes, as YAML or JSON; `-` for
-    /// standard input
+    /// standard input; can be repeated
     #[arg(short, long, value_name = "PATH", required = true)]
     pub file: Vec<PathBuf>,
     /// Requests per second of a function, instead of its load source; NAMESPACE/NAME if the name is
-    /// ambiguous
+    /// ambiguous; can be repeated
     #[arg(long, value_name = "NAME=RPS")]
     pub load: Vec<LoadOverride>,
     /// Format of the plan on standard output
@@ -44,9 +44,9 @@ Exit codes:
 /// Format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Tables.
+    /// Tables
     Text,
-    /// JSON, as the README describes it.
+    /// One JSON document
     Json,
 }
 

@@ -42,35 +42,37 @@ pub struct Args {
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "base")]
     pub variants: Vec<PathBuf>,
 
-    /// Groups to measure [default: all; with --model, replicas for one model and mixed for several]
+    /// Groups to measure, separated by commas [default: all; with --model, replicas for one model and
+    /// mixed for several]
     ///
     /// With --model, `replicas` measures a group of each model, and `mixed` one group in which the
     /// instances load the models by turns.
     #[arg(
         long,
-        value_name = "KIND",
+        value_name = "KIND,...",
         value_delimiter = ',',
         conflicts_with = "preset"
     )]
     pub workload: Vec<Kind>,
 
-    /// Loading methods to compare [default: all but those with PyTorch]
-    #[arg(long, value_name = "METHOD", value_delimiter = ',')]
+    /// Loading methods to compare, separated by commas [default: all but those with PyTorch]
+    #[arg(long, value_name = "METHOD,...", value_delimiter = ',')]
     pub methods: Vec<Method>,
 
-    /// Numbers of instances at which the group is measured, ascending [default: 1,2,4,8,16]
-    #[arg(long, value_name = "N", value_delimiter = ',')]
+    /// Numbers of instances at which the group is measured, ascending and separated by commas
+    /// [default: 1,2,4,8,16]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub instances: Vec<usize>,
 
-    /// Memory limit for the density figure: bytes or 2G, `auto` (4 x one instance), or `off`
-    #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = Budget::parse)]
+    /// Memory limit for the density figure: a size such as 2G, `auto` (4 x one instance), or `off`
+    #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = Budget::parse)]
     pub budget: Budget,
 
     /// Stop counting at this many instances under the limit
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub budget_cap: usize,
 
-    /// A ready-made set of models instead of the synthetic families
+    /// Set of models with given sizes, instead of the synthetic families
     #[arg(long, value_name = "NAME", conflicts_with = "quick")]
     pub preset: Option<Preset>,
 
@@ -79,7 +81,7 @@ pub struct Args {
     pub scale: Option<f64>,
 
     /// Seed of the synthetic weights
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
     /// Passes per method in the comparison of inference times
@@ -90,7 +92,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub ksm_instances: usize,
 
-    /// Timeout for the kernel to merge one group
+    /// Timeout for the kernel to merge the pages of one group
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub ksm_limit: u64,
 

@@ -26,8 +26,8 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Time between two looks: 2, 500ms, 1m
-    #[arg(long, value_name = "DURATION", default_value = "2", value_parser = parse_interval)]
+    /// Time between two looks: 500ms, 1m, or seconds as 2
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_interval)]
     interval: Duration,
     /// Look once and end
     #[arg(long)]

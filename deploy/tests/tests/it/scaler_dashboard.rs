@@ -1,4 +1,5 @@
-//! The scaler's dashboard and alerts name only metrics that it has, and every metric is shown.
+//! The scaler's dashboard and alerts name only metrics that there are, and every metric of the scaler
+//! is shown.
 
 #[path = "../../../../reclaimer/tests/it/http/promql.rs"]
 mod promql;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use tetris_deploy_tests::files;
 use tetris_deploy_tests::objects::{Objects, list, text};
 use tetris_deploy_tests::skipped::skipped;
+use tetris_gateway::routes::Routes;
 use tetris_scaler::metrics::Metrics;
 use tetris_scaler::resources::{InferenceFunction, ModelProfile, parse};
 use tetris_scaler::state::{FunctionState, Key, Snapshot, published};
@@ -42,6 +44,14 @@ fn scrape() -> Scrape {
         ..Snapshot::default()
     }));
     Scrape::parse(&metrics.encode().unwrap())
+}
+
+/// Metrics of the programs whose versions the dashboard shows beside the scaler's.
+fn others() -> [Scrape; 2] {
+    let gateway = tetris_gateway::metrics::Metrics::new();
+    let webhook = tetris_webhook::metrics::Metrics::default();
+    let pages = [gateway.encode(&Routes::new([])), webhook.encode()];
+    pages.map(|page| Scrape::parse(&page.unwrap()))
 }
 
 fn function() -> FunctionState {
@@ -103,17 +113,17 @@ fn rule_expressions() -> Vec<String> {
     rules.map(|rule| text(&rule["expr"]).to_owned()).collect()
 }
 
-/// Every metric is exposed, with the labels that it is selected and grouped by.
-fn check(scrape: &Scrape, expression: &str) {
+/// Every metric is on one of the pages, with the labels that it is selected and grouped by.
+fn check(scrapes: &[Scrape], expression: &str) {
     let found = names(expression);
     assert!(!found.selectors.is_empty(), "{expression} names no metric");
     let mut known: BTreeSet<String> = OF_TARGET.map(str::to_owned).into();
     for selector in &found.selectors {
         let metric = &selector.metric;
-        assert!(
-            scrape.family(metric).is_some(),
-            "{metric} of {expression} is not exposed"
-        );
+        let exposing = |scrape: &&Scrape| scrape.family(metric).is_some();
+        let Some(scrape) = scrapes.iter().find(exposing) else {
+            panic!("{metric} of {expression} is not exposed")
+        };
         let labels = scrape.labels(metric);
         for (label, _, _) in &selector.matchers {
             assert!(
@@ -132,15 +142,17 @@ fn check(scrape: &Scrape, expression: &str) {
 
 #[test]
 fn panels_and_alerts_name_only_metrics_that_there_are() {
-    let (scrape, dashboard) = (scrape(), dashboard());
+    let mut scrapes = vec![scrape()];
+    scrapes.extend(others());
+    let dashboard = dashboard();
     let (panels, rules) = (panel_expressions(&dashboard), rule_expressions());
     assert!(panels.len() > 10 && rules.len() > 4);
     for expression in panels.iter().chain(&rules) {
-        check(&scrape, expression);
+        check(&scrapes, expression);
     }
     for variable in list(&dashboard["templating"]["list"]) {
         if let Some(query) = variable["query"]["query"].as_str() {
-            check(&scrape, query);
+            check(&scrapes, query);
         }
     }
 }

@@ -13,14 +13,14 @@ use tetris_simulation::ReportArgs;
 #[derive(Debug, Parser)]
 #[command(name = "reclaimer-replay", version, max_term_width = 100)]
 pub struct Args {
-    /// Sizes of the store, in percent of the distinct bytes of all models
-    #[arg(long, value_delimiter = ',', default_values_t = SIZES_PERCENT, value_parser = clap::value_parser!(u64).range(0..=1000))]
+    /// Sizes of the store, in percent of the distinct bytes of all models; separated by commas
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_values_t = SIZES_PERCENT, value_parser = clap::value_parser!(u64).range(0..=1000))]
     sizes_percent: Vec<u64>,
-    /// Seeds of models and traces
-    #[arg(long, value_delimiter = ',', default_values_t = SEEDS)]
+    /// Seeds of models and traces, separated by commas
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = SEEDS)]
     seeds: Vec<u64>,
     /// Length of a trace in hours
-    #[arg(long, default_value_t = HOURS, value_parser = clap::value_parser!(u64).range(1..=24 * 366))]
+    #[arg(long, value_name = "N", default_value_t = HOURS, value_parser = clap::value_parser!(u64).range(1..=24 * 366))]
     hours: u64,
     /// Arguments for the form of the report.
     #[command(flatten)]

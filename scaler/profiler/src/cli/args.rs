@@ -9,36 +9,30 @@ use tetris_scaler_core::{GpuType, MAX_MEMORY_BYTES};
 use crate::latency::Percentile;
 use crate::setting::parse_cpus;
 
-/// Measure a model server per configuration, and write a ModelProfile.
-///
-/// Starts COMMAND once per configuration of CPUs, batch size and concurrency, each time in its own
-/// cgroup. Sends requests over the Open Inference Protocol v2, and finds the lowest memory limit
-/// under which the instance still serves. Replaces {port}, {batch}, {concurrency} and {cpu_millis}
-/// in COMMAND, and sets TETRIS_PORT, TETRIS_BATCH, TETRIS_CONCURRENCY and TETRIS_CPU_MILLIS.
-/// COMMAND must listen on 127.0.0.1 and stay in the foreground.
+/// Arguments of `profile`.
 #[derive(Args, Clone, Debug)]
 pub struct ProfileArgs {
-    /// Name of the model in the inference protocol
+    /// Name of the model in the inference protocol; needed unless --name or --list is given
     #[arg(long, value_name = "NAME", required_unless_present_any = ["list", "name"])]
     pub(super) model: Option<String>,
     /// Name of the profile [default: derived from the model's name]
     #[arg(long, value_name = "PROFILE")]
     pub(super) name: Option<String>,
-    /// CPUs of an instance, with at most three decimals
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2", value_parser = parse_cpus)]
+    /// CPUs of an instance, with at most three decimals; separated by commas
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2", value_parser = parse_cpus)]
     pub(super) cpus: Vec<u64>,
-    /// Maximum batch sizes
+    /// Maximum batch sizes, separated by commas
     #[arg(
         long,
-        value_name = "LIST",
+        value_name = "N,...",
         value_delimiter = ',',
         default_value = "1,2,4"
     )]
     pub(super) batch: Vec<u32>,
-    /// Numbers of concurrent inference threads
+    /// Numbers of concurrent inference threads, separated by commas
     #[arg(
         long,
-        value_name = "LIST",
+        value_name = "N,...",
         value_delimiter = ',',
         default_value = "1,2,3,4"
     )]
@@ -47,21 +41,22 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(20..=10_000_000))]
     pub(super) requests: u32,
     /// Maximum time per configuration, in seconds, once it has 20 answers
-    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) seconds: u32,
     /// Timeout for an instance to become ready, in seconds
-    #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) ready_seconds: u32,
     /// Timeout of a request, and of the first 20 requests of a configuration, in seconds
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) request_seconds: u32,
     /// Tensor store that the instances load through; its mapped objects count as shared memory
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "DIR")]
     pub(super) store: Option<PathBuf>,
-    /// Loosest latency objective of interest; configurations that cannot meet it are skipped
+    /// Loosest latency objective of interest, in milliseconds; configurations that cannot meet it are
+    /// skipped
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=7_200_000))]
     pub(super) slo_millis: Option<u32>,
-    /// Lowest percentile that an objective is about
+    /// Lowest percentile that an objective is about, with --slo-millis
     #[arg(
         long,
         value_name = "P",
@@ -84,15 +79,16 @@ pub struct ProfileArgs {
     /// cgroup, or the nearest that can have children]
     #[arg(long, value_name = "PATH")]
     pub(super) cgroup_parent: Option<PathBuf>,
-    /// Type of the GPU that the instances use: the product's name, as `nvidia-smi -L` shows it
+    /// Type of the GPU that the instances use: the product's name, as `nvidia-smi -L` shows it; needs
+    /// --gpu-own-bytes
     #[arg(long, value_name = "TYPE", requires = "gpu_own_bytes", value_parser = str::parse::<GpuType>)]
     pub(super) gpu_type: Option<GpuType>,
     /// Private device memory of an instance, in bytes: what `nvidia-smi` shows for its processes, less
     /// the tensors
     #[arg(long, value_name = "BYTES", requires = "gpu_type", value_parser = clap::value_parser!(u64).range(..=MAX_MEMORY_BYTES))]
     pub(super) gpu_own_bytes: Option<u64>,
-    /// Rate of loads to the GPU, as `tetris gpu-bench --only transfers` measures it
-    #[arg(long, value_name = "BYTES", requires = "gpu_type", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Rate of loads to the GPU in bytes per second, as `tetris gpu-bench --only transfers` measures it
+    #[arg(long, value_name = "N", requires = "gpu_type", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) gpu_bytes_per_second: Option<u64>,
     /// Database of measurements [default: tetris/profiles.redb in the user's data directory]
     #[arg(long, value_name = "FILE")]
@@ -112,7 +108,7 @@ pub struct ProfileArgs {
     /// Write the ModelProfile to FILE
     #[arg(long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
-    /// Command of an instance
+    /// Command that starts an instance, with its arguments; needed to measure
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<String>,
 }
@@ -120,11 +116,11 @@ pub struct ProfileArgs {
 /// Format of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// A table.
+    /// A table
     Table,
-    /// The resource as JSON.
+    /// The resource as JSON
     Json,
-    /// The resource as YAML.
+    /// The resource as YAML
     Yaml,
 }
 

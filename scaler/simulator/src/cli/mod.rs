@@ -33,8 +33,8 @@ const SCALING: [&str; 9] = [
     "keep_percent",
 ];
 
-/// Simulate policies that scale the four applications of the Tetris paper, on generated request
-/// traces.
+/// Simulate policies that scale the four applications of the Tetris paper, on generated traces of
+/// requests
 #[derive(Debug, Parser)]
 #[command(
     name = "scaler-simulate",
@@ -43,29 +43,29 @@ const SCALING: [&str; 9] = [
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {
-    /// A paper to repeat instead.
+    /// Another paper whose evaluation is repeated instead.
     #[command(subcommand)]
     pub reproduce: Option<Reproduce>,
     /// Number of nodes; two in eight have 80 CPUs and 256 GB, the others 32 CPUs and 128 GB
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES as u64))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES as u64))]
     nodes: u64,
     /// Mean load of SVT and QA-Audio, in requests per second; the others have multiples of it
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100))]
     rps: u64,
     /// Copies of each application in the run of all together; 0 for no such run
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100))]
     copies: u64,
-    /// Kinds of requests: stable, periodic, bursty
-    #[arg(long, value_delimiter = ',', default_values_t = TraceKind::ALL, value_parser = kind)]
+    /// Kinds of traces, separated by commas
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', default_values_t = TraceKind::ALL, value_parser = kind)]
     kinds: Vec<TraceKind>,
-    /// Policies, named as in reports
-    #[arg(long, value_delimiter = ',', default_values_t = Policy::ALL, value_parser = policy)]
+    /// Policies, separated by commas
+    #[arg(long, value_name = "POLICY,...", value_delimiter = ',', default_values_t = Policy::ALL, value_parser = policy)]
     policies: Vec<Policy>,
     /// Length of a trace in seconds [default: 1800; 600 in a sweep]
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=MAX_SECONDS))]
     seconds: Option<u64>,
     /// Seed of traces, branches and latencies
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Spare capacity below which instances start, in percent of the load [default: the operator's]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(0..=900))]
@@ -73,20 +73,21 @@ pub struct Args {
     /// Spare capacity that a release leaves, in percent of the load [default: the operator's]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=900))]
     keep_percent: Option<u64>,
-    /// Vary every invented input between a low and a high value, all applications together
+    /// Vary every invented input between a low and a high value, with all applications together
     #[arg(long)]
     pub sweep: bool,
-    /// Random combinations of inputs in a sweep
-    #[arg(long, requires = "sweep", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    /// Number of random combinations of inputs, with --sweep
+    #[arg(long, value_name = "N", requires = "sweep", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     random: u64,
-    /// Compare rules by which requests go to instances of unequal size, with nothing to scale
+    /// Compare rules of dispatch instead: requests to instances of unequal size, none of which start or
+    /// stop
     #[arg(long, conflicts_with_all = SCALING)]
     pub dispatch: bool,
-    /// Load of the instances with --dispatch, in percent of their capacity
+    /// Load of the instances in percent of their capacity, with --dispatch
     #[arg(long, value_name = "PERCENT", requires = "dispatch", conflicts_with_all = SCALING, default_value_t = 85, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     load_percent: u64,
-    /// Requests of each case with --dispatch
-    #[arg(long, requires = "dispatch", conflicts_with_all = SCALING, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=MAX_REQUESTS))]
+    /// Number of requests of each case, with --dispatch
+    #[arg(long, value_name = "N", requires = "dispatch", conflicts_with_all = SCALING, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=MAX_REQUESTS))]
     requests: u64,
     /// Arguments for the form of the report.
     #[command(flatten)]

@@ -30,16 +30,16 @@ pub enum Reproduce {
 #[derive(Debug, Args)]
 pub struct GpuFaasArgs {
     /// Number of minutes of requests
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     minutes: u64,
     /// Number of seeds, whose mean is reported
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     seeds: u64,
     /// Memory of a GPU for models, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 7_600, value_parser = clap::value_parser!(u64).range(4_000..=1_000_000))]
     memory_mb: u64,
     /// Popularity of functions
-    #[arg(long, value_enum, default_value_t = PopularityName::Uniform)]
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = PopularityName::Uniform)]
     popularity: PopularityName,
     /// Format of the report
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
@@ -56,7 +56,7 @@ pub struct TorporArgs {
     #[arg(long, value_name = "MB", default_value_t = 28_000, value_parser = clap::value_parser!(u64).range(2_000..=1_000_000))]
     memory_mb: u64,
     /// Seed of rates and arrivals
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Format of the report
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
@@ -73,7 +73,7 @@ pub struct TidalArgs {
     #[arg(long, default_value_t = TidalGrid::default().seconds, value_parser = clap::value_parser!(u64).range(60..=1_000_000))]
     seconds: u64,
     /// Seed of traces and arrivals
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Format of the report
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
@@ -83,11 +83,11 @@ pub struct TidalArgs {
 /// Popularity on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PopularityName {
-    /// As many requests of each function
+    /// The same number of requests for each function
     Uniform,
-    /// Requests by the inverse square root of the function's rank
+    /// Requests in proportion to the inverse square root of the function's rank
     Root,
-    /// Requests by the inverse of the function's rank
+    /// Requests in proportion to the inverse of the function's rank
     Zipf,
 }
 

@@ -25,3 +25,14 @@ fn the_page_of_metrics_has_every_metric() {
     metrics.opened("planned", 0.2);
     metrics_page::check("tetris-scaler", &metrics.encode().unwrap());
 }
+
+#[test]
+fn the_version_is_there_from_the_start() {
+    let (_sender, snapshots) = watch::channel(Arc::default());
+    let version = env!("CARGO_PKG_VERSION");
+    let sample = format!("tetris_scaler_build_info{{version=\"{version}\"}} 1\n");
+    for metrics in [Metrics::new(snapshots), Metrics::of_gates()] {
+        let metrics = metrics.encode().unwrap();
+        assert!(metrics.contains(&sample), "{sample} in {metrics}");
+    }
+}

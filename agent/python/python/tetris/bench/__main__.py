@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import signal
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import report
+from .command_line import count, count_or_none, names, parser
 from .methods import BY_NAME, METHODS
 from .models import DEFAULT_BYTES
 from .place import enter_own_mounts
@@ -61,51 +63,69 @@ def _exit_code(found: dict[str, Any]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tetris.bench",
-        description="What loading a model costs N processes, by the way they load it: load, first touch, first "
-        "inference and memory, each in fresh processes that take turns.",
-        epilog=EXIT_CODES + "\nmethods:\n" + "\n".join(f"  {m.name:22}{m.description}" for m in METHODS),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    options = parser(
+        "tetris.bench",
+        "Compare loading methods: time of the load, of the first touch and of the first inference, each in fresh "
+        "processes, and memory of N processes with one model. Before that, time of small files with and without the "
+        "patch. Methods take turns.",
+        EXIT_CODES,
+        names("methods", ((method.name, method.description) for method in METHODS)),
     )
-    add = parser.add_argument
+    add = options.add_argument
     add("--model", type=_file, nargs="+", default=[], metavar="FILE", help="safetensors files to measure as well")
     add(
         "--size",
         type=_size,
         default=DEFAULT_BYTES,
-        metavar="BYTES",
+        metavar="SIZE",
         help="size of the synthetic model, such as 1.2GB or 512MiB; 0 for none [default: 1.2GB]",
     )
     add(
         "--files",
-        type=_size,
+        type=count_or_none,
         default=1000,
         metavar="N",
-        help="small files saved and loaded for each of their measures; 0 for none [default: 1000]",
+        help="small files saved and loaded for each of their measures; 0 for none [default: %(default)s]",
     )
-    add("--processes", type=_count, default=8, metavar="N", help="processes that share memory [default: 8]")
-    add("--rounds", type=_count, default=7, metavar="N", help="samples per method [default: 7]")
-    add("--passes", type=_count, default=40, metavar="N", help="inferences per method, side by side [default: 40]")
+    add("--processes", type=count, default=8, metavar="N", help="processes that share memory [default: %(default)s]")
+    add("--rounds", type=count, default=7, metavar="N", help="samples per method [default: %(default)s]")
+    add(
+        "--passes",
+        type=count,
+        default=40,
+        metavar="N",
+        help="inferences per method, side by side [default: %(default)s]",
+    )
     add(
         "--methods",
         type=_methods,
         default=list(BY_NAME),
         metavar="NAME,...",
-        help="methods to compare [default: all that are installed]",
+        help="methods to compare, separated by commas [default: all that are installed]",
     )
     add(
         "--store",
         type=Path,
         metavar="DIR",
-        help="make the run's store below this directory on a tmpfs [default: an own mount, or /dev/shm]",
+        help="directory on a tmpfs for the run's store [default: a mount of its own as root, else /dev/shm]",
     )
     add("--workdir", type=Path, metavar="DIR", help="directory for models and copies, on a disk [default: $TMPDIR]")
-    add("--seed", type=int, default=1, metavar="N", help="seed of weights and order [default: 1]")
-    add("--deadline", type=float, default=180.0, metavar="SECONDS", help="longest wait for a process [default: 180]")
+    add("--seed", type=int, default=1, metavar="N", help="seed of weights and order [default: %(default)s]")
+    add(
+        "--deadline",
+        type=float,
+        default=180.0,
+        metavar="SECONDS",
+        help="longest wait for a process [default: %(default)g]",
+    )
     add("--json", type=Path, metavar="FILE", help="write all figures and samples to this file as JSON")
-    add("--format", choices=("text", "json"), default="text", help="what to print; json has every sample")
-    return parser
+    add(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="format of the report; json has every sample [default: %(default)s]",
+    )
+    return options
 
 
 def _file(text: str) -> Path:
@@ -115,19 +135,16 @@ def _file(text: str) -> Path:
     return path
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found `{text}`")
-    return int(text)
-
-
 def _size(text: str) -> int:
     units = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9, "": 1}
     unit = next(unit for unit in units if text.lower().endswith(unit))
     try:
-        return round(float(text[: len(text) - len(unit)]) * units[unit])
+        number = float(text[: len(text) - len(unit)])
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a size such as 1.2GB, found `{text}`") from None
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a size such as 1.2GB, found `{text}`")
+    return round(number * units[unit])
 
 
 def _methods(text: str) -> list[str]:

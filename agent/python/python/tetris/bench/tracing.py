@@ -19,6 +19,7 @@ import torch
 from tetris._first_use import FirstUse
 
 from . import machine, stats
+from .command_line import count, parser
 from .engines.models import VOCABULARY, Shape
 from .engines.programs.decoder import Decoder, made
 
@@ -103,14 +104,23 @@ def _show(report: dict[str, Any]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tetris.bench.tracing", description=__doc__)
-    parser.add_argument("--layers", type=int, default=16, help="layers of the decoder")
-    parser.add_argument("--width", type=int, default=1024, help="its width, a multiple of 128")
-    parser.add_argument("--tokens", type=int, default=512, help="length of the input")
-    parser.add_argument("--rounds", type=int, default=11, help="of timing")
-    parser.add_argument("--threads", type=int, default=1, help="of torch")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
-    return parser
+    options = parser(
+        "tetris.bench.tracing",
+        "Measure the cost of recording the order of first uses: the time of an inference that is recorded, over that "
+        "of the same inference without the recording, by turns. A module without bytes (on torch's meta device) shows "
+        "the cost alone. Ends with code 1 if a recording costs more than the limit.",
+    )
+    add = options.add_argument
+    for option, default, about in (
+        ("--layers", 16, "layers of the decoder"),
+        ("--width", 1024, "width of the decoder, a multiple of 128 elements"),
+        ("--tokens", 512, "length of the input in tokens"),
+        ("--rounds", 11, "rounds of timing"),
+        ("--threads", 1, "threads of torch"),
+    ):
+        add(option, type=count, default=default, metavar="N", help=f"{about} [default: %(default)s]")
+    add("--format", choices=("text", "json"), default="text", help="format of the report [default: %(default)s]")
+    return options
 
 
 if __name__ == "__main__":

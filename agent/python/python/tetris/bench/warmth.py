@@ -18,6 +18,7 @@ from typing import Any
 from tetris.warm import Pool
 
 from . import machine, stats
+from .command_line import count, parser
 
 COLD, MODULES, CONTEXT, KERNELS = "nothing", "modules", "context", "kernels"
 WAYS = {
@@ -111,12 +112,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tetris.bench.warmth", description=__doc__)
-    parser.add_argument("--device", default="cpu", help="cpu, or cuda:N")
-    parser.add_argument("--modules", nargs="*", default=[], help="modules besides torch, such as transformers")
-    parser.add_argument("--rounds", type=int, default=5, help="samples of each way")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
-    return parser
+    options = parser(
+        "tetris.bench.warmth",
+        "Measure the time that ready processes save (tetris.warm): the time to the first token of a small decoder with "
+        "random weights in a new interpreter, in a process that has the modules, in one that also has the device's "
+        "context, and in one that has also run a decoder of the same shapes. Samples take turns. Ends with code 1 if "
+        "their tokens differ.",
+    )
+    add = options.add_argument
+    add("--device", default="cpu", help="cpu, or cuda:N [default: %(default)s]")
+    add(
+        "--modules",
+        nargs="*",
+        default=[],
+        metavar="MODULE",
+        help="modules besides torch, such as transformers [default: none]",
+    )
+    add("--rounds", type=count, default=5, metavar="N", help="samples of each kind of process [default: %(default)s]")
+    add("--format", choices=("text", "json"), default="text", help="format of the report [default: %(default)s]")
+    return options
 
 
 if __name__ == "__main__":

@@ -12,6 +12,14 @@ fn the_page_of_metrics_has_every_metric_which_is_there_from_the_start() {
     metrics_page::check("tetris-webhook", &metrics);
 }
 
+#[test]
+fn the_version_is_there_from_the_start() {
+    let metrics = Metrics::default().encode().unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let sample = format!("tetris_webhook_build_info{{version=\"{version}\"}} 1\n");
+    assert!(metrics.contains(&sample), "{sample} in {metrics}");
+}
+
 #[tokio::test]
 async fn expiry_is_that_of_what_is_served() {
     let replica = Replica::new(&Api::new());

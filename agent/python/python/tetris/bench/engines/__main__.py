@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import machine
+from ..command_line import count, names, parser
 from ..context import Progress
 from ..place import enter_own_mounts
 from ..workers import WorkerError
@@ -139,20 +140,20 @@ def _exit_code(found: dict[str, Any]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tetris.bench.engines",
-        description="Engines with the store and without it: memory of replicas, time of their weights, speed, and "
-        "equality of outputs.",
-        epilog=EXIT_CODES + "\nengines:\n" + "\n".join(f"  {one.name:14}{one.description}" for one in ENGINES),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    options = parser(
+        "tetris.bench.engines",
+        "Compare engines with and without the store: memory of replicas, time until their weights are there, speed, "
+        "and equality of outputs.",
+        EXIT_CODES,
+        names("engines", ((engine.name, engine.description) for engine in ENGINES)),
     )
-    add = parser.add_argument
+    add = options.add_argument
     add(
         "--engines",
         type=_engines,
         default=list(BY_NAME),
         metavar="NAME,...",
-        help="engines to measure [default: all that are installed]",
+        help="engines to measure, separated by commas [default: all that are installed]",
     )
     add(
         "--python",
@@ -160,21 +161,40 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=PROGRAM",
-        help="interpreter of an engine that has its own, with tetris-store in it or on PYTHONPATH",
+        help="interpreter of an engine that has its own, with tetris-store in it or on PYTHONPATH; can be repeated",
     )
-    add("--replicas", type=_count, default=4, metavar="N", help="processes that share memory [default: 4]")
-    add("--rounds", type=_count, default=3, metavar="N", help="groups of replicas per way [default: 3]")
-    add("--runs", type=_count, default=20, metavar="N", help="runs per way for the speed, side by side [default: 20]")
-    add("--threads", type=_count, default=1, metavar="N", help="threads of a replica [default: 1]")
-    add("--layers", type=_count, default=16, metavar="N", help="layers of the model [default: 16]")
-    add("--width", type=_width, default=1024, metavar="N", help="its width, a multiple of 128 elements [default: 1024]")
+    for option, kind, default, about in (
+        ("--replicas", count, 4, "processes that share memory"),
+        ("--rounds", count, 3, "groups of replicas for each way, with and without the store"),
+        ("--runs", count, 20, "runs for the speed of each way, side by side"),
+        ("--threads", count, 1, "threads of a replica"),
+        ("--layers", count, 16, "layers of the model"),
+        ("--width", _width, 1024, "width of the model, a multiple of 128 elements"),
+    ):
+        add(option, type=kind, default=default, metavar="N", help=f"{about} [default: %(default)s]")
     add("--own-files", action="store_true", help="give each replica a copy of the model's files")
-    add("--seed", type=int, default=1, metavar="N", help="seed of weights and order [default: 1]")
-    add("--deadline", type=float, default=300.0, metavar="SECONDS", help="longest wait for a process [default: 300]")
+    add("--seed", type=int, default=1, metavar="N", help="seed of weights and order [default: %(default)s]")
+    add(
+        "--deadline",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="longest wait for a process [default: %(default)g]",
+    )
     add("--workdir", type=Path, metavar="DIR", help="directory for the models, on a disk [default: $TMPDIR]")
-    add("--store-parent", type=Path, metavar="DIR", help="directory on a tmpfs for the stores [default: own mounts]")
-    add("--format", choices=("text", "json"), default="text", help="what to print; seconds and bytes in json")
-    return parser
+    add(
+        "--store-parent",
+        type=Path,
+        metavar="DIR",
+        help="directory on a tmpfs for the stores [default: mounts of their own as root, else /dev/shm]",
+    )
+    add(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="format of the report; json has every sample, in seconds and bytes [default: %(default)s]",
+    )
+    return options
 
 
 def _engines(text: str) -> list[str]:
@@ -190,12 +210,6 @@ def _interpreter(text: str) -> tuple[str, str]:
     if not separator or name not in BY_NAME:
         raise argparse.ArgumentTypeError(f"expected NAME=PROGRAM with one of {', '.join(BY_NAME)}, found `{text}`")
     return name, program
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found `{text}`")
-    return int(text)
 
 
 def _width(text: str) -> int:

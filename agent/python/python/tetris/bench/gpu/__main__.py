@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .. import machine
+from ..command_line import parser
 from ..context import Progress
 from . import functions, report, starts, swaps
 from .models import shape_of
@@ -122,66 +123,119 @@ def _part(text: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tetris.bench.gpu",
-        description="Measures models on a GPU of the node's mirror, with random weights, beside other ways to load "
-        "them. The mirror must serve the store of TETRIS_STORE, and needs room for the largest model.",
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    options = parser(
+        "tetris.bench.gpu",
+        "Measure models on a GPU of the node's mirror, with random weights, beside other ways to load them. The mirror "
+        "must serve the store of TETRIS_STORE, and needs room for the largest model. MODEL is 1B, 7B or LAYERSxWIDTH.",
+        EXIT_CODES,
     )
-    parser.add_argument("--device", default="cuda:0", help="cuda:N, or simulated for a trial without a GPU")
-    parser.add_argument(
-        "--only", type=_several(_part), default=list(PARTS), metavar="PART,...", help="of " + ", ".join(PARTS)
+    add = options.add_argument
+    add(
+        "--device",
+        default="cuda:0",
+        help="cuda:N, or `simulated` for a trial without a GPU [default: %(default)s]",
     )
-    parser.add_argument(
+    add(
+        "--only",
+        type=_several(_part),
+        default=list(PARTS),
+        metavar="PART,...",
+        help=f"parts to measure, of {', '.join(PARTS)} [default: all]",
+    )
+    add(
         "--models",
         type=_several(_model),
         default=["1B", "7B"],
         metavar="MODEL,...",
-        help="of starts: 1B, 7B or LAYERSxWIDTH",
+        help="starts: models [default: 1B,7B]",
     )
-    parser.add_argument(
-        "--tokens", type=_several(int), default=[512, 8192], metavar="N,...", help="lengths of the texts of starts"
+    add(
+        "--tokens",
+        type=_several(int),
+        default=[512, 8192],
+        metavar="N,...",
+        help="starts: lengths of the texts in tokens [default: 512,8192]",
     )
-    parser.add_argument(
+    add(
         "--swaps",
         type=_several(_model),
         default=["2x1024", "8x1024", "1B", "7B"],
         metavar="MODEL,...",
-        help="models of swaps",
+        help="swaps: models [default: 2x1024,8x1024,1B,7B]",
     )
-    parser.add_argument("--functions", type=int, default=20, help="number of functions")
-    parser.add_argument(
+    add(
+        "--rounds",
+        type=int,
+        default=5,
+        metavar="N",
+        help="starts and swaps: samples of each [default: %(default)s]",
+    )
+    add(
+        "--functions",
+        type=int,
+        default=20,
+        metavar="N",
+        help="functions: number of them [default: %(default)s]",
+    )
+    add(
         "--kinds",
         type=_several(_model),
         default=["4x1024", "10x2048"],
         metavar="MODEL,...",
-        help="their models, by turns",
+        help="functions: their models, by turns [default: 4x1024,10x2048]",
     )
-    parser.add_argument("--room", type=float, default=0.5, help="the executor's room, as a share of all their bytes")
-    parser.add_argument(
+    add(
+        "--room",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help="functions: the executor's room, as a share of all their bytes [default: %(default)s]",
+    )
+    add(
         "--rates",
         type=_several(float),
         default=[20.0, 60.0],
         metavar="RATE,...",
-        help="requests a second, of all functions together",
+        help="functions: requests per second of all together, one load for each rate [default: 20,60]",
     )
-    parser.add_argument("--seconds", type=float, default=10.0, help="length of each load")
-    parser.add_argument("--zipf", type=float, default=0.9, help="exponent of the functions' popularity")
-    parser.add_argument("--text", type=int, default=128, help="length of a request's text in tokens")
-    parser.add_argument("--rounds", type=int, default=5, help="samples of each start and swap")
-    parser.add_argument(
+    add(
+        "--seconds",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="functions: length of each load [default: %(default)g]",
+    )
+    add(
+        "--zipf",
+        type=float,
+        default=0.9,
+        metavar="EXPONENT",
+        help="functions: exponent of their popularity, a Zipf distribution [default: %(default)s]",
+    )
+    add(
+        "--text",
+        type=int,
+        default=128,
+        metavar="N",
+        help="functions: length of a request's text in tokens [default: %(default)s]",
+    )
+    add(
         "--part-mib",
         type=int,
         default=2048,
-        help="MiB of each file that takes the room of others; a light one takes none of a heavy model",
+        metavar="MIB",
+        help="size in MiB of each file that is loaded to take the room of others; a light model takes none from a "
+        "heavy one [default: %(default)s]",
     )
-    parser.add_argument(
-        "--workdir", type=Path, help="directory for files, on a tmpfs; twice their bytes are needed, with the store's"
+    add(
+        "--workdir",
+        type=Path,
+        metavar="DIR",
+        help="directory on a tmpfs for files; needs twice their size, with the store [default: $TMPDIR]",
     )
-    parser.add_argument("--keep", type=Path, help="file for the report, whole after each part")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
-    return parser
+    add("--keep", type=Path, metavar="FILE", help="write the report as JSON to this file too, after each part")
+    add("--format", choices=("text", "json"), default="text", help="format of the report [default: %(default)s]")
+    return options
 
 
 if __name__ == "__main__":

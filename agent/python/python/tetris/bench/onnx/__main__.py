@@ -9,14 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from .. import machine
+from ..command_line import count, names, parser
 from ..place import enter_own_mounts
-from . import __doc__ as what
 from . import report
 from .measure import measure
 from .methods import METHODS
 from .models import SEED, generate
 
 DISAGREEMENT = 3
+EXIT_CODES = """\
+exit codes:
+  0    the methods computed what plain ONNX Runtime does
+  1    the run could not go on
+  2    the command line is wrong
+  3    a method computed something else
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,29 +45,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tetris.bench.onnx", description=what)
-    parser.add_argument("--model", action="append", default=[], help="an ONNX file; without one, two are generated")
-    parser.add_argument("--layers", type=int, default=6, help="layers of the generated transformer")
-    parser.add_argument("--width", type=int, default=768, help="width of the generated transformer")
-    parser.add_argument("--channels", type=int, default=512, help="channels of the generated convolutions")
-    parser.add_argument("--processes", type=int, default=8, help="that share a model")
-    parser.add_argument("--rounds", type=int, default=5, help="of timing")
-    parser.add_argument("--runs", type=int, default=20, help="inferences in a round")
-    parser.add_argument("--threads", type=int, default=1, help="of a session")
-    parser.add_argument(
+    options = parser(
+        "tetris.bench.onnx",
+        "Measure the cost of ONNX Runtime's prepacking, and the savings of each form of sharing, beside plain ONNX "
+        "Runtime: time of sessions and of runs, and memory of processes that share a model.",
+        EXIT_CODES,
+        names("methods", METHODS.items()),
+    )
+    add = options.add_argument
+    add(
+        "--model",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="ONNX file to measure; can be repeated [default: two generated models]",
+    )
+    for option, default, about in (
+        ("--layers", 6, "layers of the generated transformer"),
+        ("--width", 768, "width of the generated transformer"),
+        ("--channels", 512, "channels of the generated convolutions"),
+        ("--processes", 8, "processes that share a model"),
+        ("--rounds", 5, "rounds of timing"),
+        ("--runs", 20, "inferences in a round"),
+        ("--threads", 1, "threads of a session"),
+    ):
+        add(option, type=count, default=default, metavar="N", help=f"{about} [default: %(default)s]")
+    add(
         "--dimension",
         action="append",
         default=[],
         metavar="NAME=N",
-        help="a symbolic dimension of the inputs; 1 where it is not given",
+        help="size of a symbolic dimension of the inputs; can be repeated [default: 1 for each]",
     )
-    parser.add_argument("--store-parent", type=Path, help="directory on a tmpfs for the stores")
-    methods = "; ".join(f"{name}: {what}" for name, what in METHODS.items())
-    parser.add_argument(
-        "--methods", default=",".join(METHODS), help=f"which to measure, separated by commas. {methods}"
+    add(
+        "--store-parent",
+        type=Path,
+        metavar="DIR",
+        help="directory on a tmpfs for the stores [default: mounts of their own as root, else /dev/shm]",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
-    return parser
+    add(
+        "--methods",
+        default=",".join(METHODS),
+        metavar="NAME,...",
+        help="methods to measure, separated by commas [default: all]",
+    )
+    add("--format", choices=("text", "json"), default="text", help="format of the report [default: %(default)s]")
+    return options
 
 
 if __name__ == "__main__":
