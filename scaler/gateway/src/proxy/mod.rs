@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_future_that_hyper_copies_for_each_request_is_small() {
-        fn answer<'a>(proxy: &'a Proxy, request: Box<Request<Incoming>>) -> impl Future + use<'a> {
+        fn answer(proxy: &Proxy, request: Box<Request<Incoming>>) -> impl Future + use<'_> {
             proxy.answer(ClientAddress(([127, 0, 0, 1], 80).into()), request)
         }
         assert!(size(answer) <= 2 << 10, "{} bytes", size(answer));

@@ -17,10 +17,10 @@ pub(super) fn next(headers: &mut HeaderMap) -> String {
     let (trace, flags) = parent.unwrap_or_else(|| {
         // The state belongs to the trace that could not be read.
         headers.remove(STATE);
-        let trace = hex(&(rand::random::<u128>() | 1).to_be_bytes());
+        let trace = hex(&(rand::random::<u128>() | 1).to_le_bytes());
         (trace, "00".to_owned())
     });
-    let span = hex(&(rand::random::<u64>() | 1).to_be_bytes());
+    let span = hex(&(rand::random::<u64>() | 1).to_le_bytes());
     let value = ["00", &trace, &span, &flags].join("-");
     if let Ok(value) = HeaderValue::try_from(value) {
         headers.insert(PARENT, value);
