@@ -56,6 +56,7 @@ pub mod picker;
 pub mod pool;
 pub mod problem;
 pub mod proxy;
+mod recent;
 pub mod refusal;
 pub mod routes;
 pub mod run;

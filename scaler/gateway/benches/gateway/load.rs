@@ -25,6 +25,8 @@ pub const CALM: f64 = 100.0;
 const CALM_TIMES: u32 = 8;
 /// Requests at a time of the memory.
 const ACTIVE: usize = 1_000;
+/// Time after which connections and requests are where their number leads them.
+const SETTLE: Duration = Duration::from_secs(2);
 /// Slots of the instances of unequal size, and the time of a request in each.
 const SLOTS: [usize; 5] = [1, 2, 4, 8, 16];
 const LATENCY: Duration = Duration::from_millis(40);
@@ -117,6 +119,8 @@ pub async fn memory(settings: &Settings, kind: Kind) -> Result<Memory> {
         ask(&mut connection, Question::Text).await?;
         idle.push(connection);
     }
+    // Those that were opened last are idle after a moment, too.
+    tokio::time::sleep(SETTLE).await;
     let idle_mb = resident_mb(proxy.pid())?;
     drop(idle);
     for one in &backends {
@@ -127,7 +131,7 @@ pub async fn memory(settings: &Settings, kind: Kind) -> Result<Memory> {
         let mut connection = connect(proxy.address).await?;
         active.spawn(async move { ask(&mut connection, Question::Text).await });
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(SETTLE).await;
     let active_mb = resident_mb(proxy.pid())?;
     for one in &backends {
         one.open(true);

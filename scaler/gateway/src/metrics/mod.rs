@@ -16,8 +16,8 @@ use prometheus_client::registry::{Registry, Unit};
 use tetris_service_kit::metrics::{encode, register_build_info};
 
 use crate::function_name::FunctionName;
-use crate::loads::Recent;
 use crate::problem::Problem;
+use crate::recent::Recent;
 use crate::routes::Routes;
 
 use gpu::GpuMetrics;

@@ -8,7 +8,7 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::Labels;
 use crate::function_name::FunctionName;
-use crate::loads::Recent;
+use crate::recent::Recent;
 
 /// Series of one function. Each begins with its first value.
 #[derive(Debug)]

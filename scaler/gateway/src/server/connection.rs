@@ -201,7 +201,8 @@ impl Connection {
         let (stream, ahead) = parts.io.into_inner().into_parts();
         // hyper reads all that was read ahead before it waits for a request.
         debug_assert!(ahead.is_empty());
-        Some((stream, parts.read_buf))
+        // A copy: these bytes, even none, would keep hyper's whole buffer.
+        Some((stream, Bytes::copy_from_slice(&parts.read_buf)))
     }
 
     /// Time until the next look whether the connection rests, and whether its head is too slow.
@@ -364,7 +365,10 @@ mod tests {
         let task = serving(connection, stream);
         let begin = REQUEST.split_at(9).0;
         ask(&mut client, &[REQUEST, begin].concat()).await;
-        assert_eq!(task.await.unwrap().unwrap(), begin);
+        let unread = task.await.unwrap().unwrap();
+        assert_eq!(unread, begin);
+        let own = unread.try_into_mut().unwrap();
+        assert!(own.capacity() < 1 << 10, "hyper's buffer is kept");
 
         // The time for the rest of the head is limited.
         let (mut connection, stream, _client, _stop) = connected(Duration::from_secs(2)).await;
