@@ -3,7 +3,7 @@
 //! Pure and deterministic: no I/O, no clock, no threads, no random numbers. Times are microseconds
 //! since any fixed moment, and arguments. A [`Dispatcher`] has the queue and the instances of one
 //! function; its owner tells it about requests, instances and outcomes, and carries out what
-//! [`Dispatcher::dispatch`] returns.
+//! [`Dispatcher::start`] and [`Dispatcher::dispatch`] return.
 //!
 //! - **Queue.** Requests wait in the order of their deadlines: arrival plus the function's SLO. The
 //!   queue is bounded, and a request leaves it unserved only when it has waited for its longest time.

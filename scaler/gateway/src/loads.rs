@@ -11,6 +11,7 @@ use crate::routes::Routes;
 
 /// Version of the page.
 const VERSION: u32 = 1;
+
 /// The page `/loads`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Page {

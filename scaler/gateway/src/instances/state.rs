@@ -111,6 +111,7 @@ impl State {
         };
         let given = self.given(&dispatch);
         if given.is_none() {
+            // Without an endpoint it waits for another instance.
             self.dispatcher.give_back(now_us, id);
         }
         Ok((id, given))

@@ -81,8 +81,8 @@ impl Pool {
         &self,
         mut request: Box<Request<RequestBody>>,
     ) -> Result<(Response<Incoming>, Lent), SendError> {
-        // Futures that most requests do not need are on the heap: memory of the others would be copied with
-        // those of all.
+        // Futures that few requests need are on the heap: within this one, their memory would be copied for each
+        // request.
         if request.version() == hyper::Version::HTTP_2 {
             let response = Box::pin(self.send_http2(request)).await?;
             return Ok((response, None));

@@ -40,7 +40,7 @@ pub(crate) fn check(parts: &Parts) -> Result<(), Problem> {
             "CONNECT is not supported; send the request to the gateway itself",
         ));
     }
-    // One pass: to find a name by its hash costs as much as to pass by a dozen others.
+    // One pass over the few names, in the place of a search by hash for each of these three.
     let (mut hosts, mut coded, mut counted) = (0_usize, false, false);
     for name in parts.headers.iter().map(|(name, _)| name) {
         hosts = hosts.saturating_add(usize::from(name == HOST));
@@ -122,7 +122,8 @@ pub(super) fn for_instance(parts: &mut Parts, client: ClientAddress, length: usi
     }
 }
 
-/// Names the instance at `address` in a request by HTTP/2 that names no host.
+/// Puts the host of a request by HTTP/2 into its URI: its own, or else the instance's `address`. It stays there for
+/// the next instance, if this one gets nothing of the request.
 pub(super) fn address(request: &mut Request<RequestBody>, address: SocketAddr) {
     if request.version() != Version::HTTP_2 || request.uri().authority().is_some() {
         return;
