@@ -97,7 +97,8 @@ said.write(json.dumps({
     "anonymous": next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Anonymous:")),
     "tokens": [list(one.outputs[0].token_ids) for one in outputs],
     "weight_seconds": sum(seconds),
-    "cache_bytes": cache[0],
+    # Workers in processes of their own size theirs there.
+    "cache_bytes": cache[0] if cache else None,
     "warnings": warnings,
 }) + "\\n")
 said.flush()
