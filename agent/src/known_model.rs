@@ -9,6 +9,7 @@ use tetris_store_layout::{Dtype, ManifestKind, ObjectRef, TensorId};
 use crate::agent::Agent;
 use crate::backing::Backings;
 use crate::detached::DetachedTensor;
+use crate::load::KnownFile;
 use crate::loaded_file::LoadedFile;
 use crate::model::file_order;
 use crate::options::LoadOptions;
@@ -41,9 +42,11 @@ impl From<&DetachedTensor> for StoredTensor {
     }
 }
 
-/// A model whose files the store knows.
+/// A model whose files the store knows by their identities. It counts once they were compared
+/// ([`Self::while_compared`]).
 #[derive(Debug)]
 pub(crate) struct KnownModel {
+    files: Vec<(Source, KnownFile)>,
     /// The tensors, in file order.
     pub(crate) tensors: Vec<StoredTensor>,
     pub(crate) metadata: Vec<(String, String)>,
@@ -51,15 +54,42 @@ pub(crate) struct KnownModel {
     pub(crate) report: LoadReport,
 }
 
+impl KnownModel {
+    /// Compares the files with their objects where they are to be (INV-11), and calls `ask` meanwhile: so that asking
+    /// others for the objects does not wait for it. Returns what `ask` does if all files agree, or else `None`.
+    pub(crate) fn while_compared<T>(
+        &self,
+        agent: &Agent,
+        options: &LoadOptions,
+        ask: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let agree = || {
+            let context = agent.load_context(options);
+            let mut files = self.files.iter();
+            files.all(|(source, known)| context.agrees(source, known))
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("tetris-compare".to_owned());
+            match thread.spawn_scoped(scope, agree) {
+                Ok(comparing) => {
+                    let asked = ask();
+                    comparing.join().is_ok_and(|agrees| agrees).then_some(asked)
+                }
+                // Without another thread, one after the other.
+                Err(_) => agree().then(ask),
+            }
+        })
+    }
+}
+
 impl Agent {
-    /// The model at `path`, if the store knows each of its files: as [`Agent::load_with`] recognizes them, with a
-    /// comparison where it compares. Its objects are not referenced, and some may not be in the store any more.
-    /// `None` also for whatever a load says more about.
+    /// The model at `path`, if the store knows each of its files, as [`Agent::load_with`] recognizes them. Its objects
+    /// are not referenced, and some may not be in the store any more. `None` also for whatever a load says more about.
     pub(crate) fn known_model(&self, path: &Path, options: &LoadOptions) -> Option<KnownModel> {
         let begun = Instant::now();
         let layout = hub::resolve(path).ok()?;
         let context = self.load_context(options);
-        let (mut files, mut objects) = (Vec::new(), Vec::new());
+        let (mut files, mut loaded, mut objects) = (Vec::new(), Vec::new(), Vec::new());
         let mut report = LoadReport::default();
         for path in &layout.files {
             let source = Source::open(path).ok()?;
@@ -83,17 +113,18 @@ impl Agent {
                 ..LoadReport::default()
             });
             objects.push(own);
-            files.push(LoadedFile::new(
+            loaded.push(LoadedFile::new(
                 path,
                 known.id,
-                known.manifest,
+                known.manifest.clone(),
                 Backings::default(),
                 LoadReport::default(),
             ));
+            files.push((source, known));
         }
-        let order = file_order(&files, layout.weight_map.as_ref()).ok()?;
+        let order = file_order(&loaded, layout.weight_map.as_ref()).ok()?;
         let stored = |(file, index): (u32, u32)| {
-            let entry = files.get(file as usize)?.entries.get(index as usize)?;
+            let entry = loaded.get(file as usize)?.entries.get(index as usize)?;
             let place = match entry.place {
                 Some(place) => {
                     let object = objects.get(file as usize)?.get(place.object as usize)?;
@@ -111,12 +142,13 @@ impl Agent {
             })
         };
         let tensors = order.into_iter().map(stored).collect::<Option<_>>()?;
-        let metadata = files
+        let metadata = loaded
             .iter()
             .flat_map(|file| file.metadata.clone())
             .collect();
         report.duration = begun.elapsed();
         Some(KnownModel {
+            files,
             tensors,
             metadata,
             report,

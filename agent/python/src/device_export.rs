@@ -84,6 +84,30 @@ pub(crate) fn export_as<'py>(
     dlpack::capsule_of(py, &source, request.max_version, flags)
 }
 
+/// A capsule over a tensor's elements or bytes, which may still be on their way, for a consumer that waits for them
+/// before it uses them.
+pub(crate) fn unwaited<'py>(
+    py: Python<'py>,
+    tensor: &DeviceTensor,
+    as_bytes: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let device = device_of(tensor)?;
+    let bytes = [tensor.bytes()];
+    let (dtype, shape): (_, &[u64]) = if as_bytes {
+        (Dtype::U8, &bytes)
+    } else {
+        (tensor.dtype(), tensor.shape())
+    };
+    let source = Source {
+        address: address(tensor, device),
+        dtype,
+        shape,
+        device,
+        memory: Some(Arc::new(tensor.clone())),
+    };
+    dlpack::capsule_of(py, &source, None, READ_ONLY)
+}
+
 /// Host memory has no streams. On a device any will do: the bytes are there for all of them.
 fn check_stream(request: &Request<'_>, device: (i32, i32)) -> PyResult<()> {
     let Some(stream) = request.stream.as_ref().filter(|stream| !stream.is_none()) else {

@@ -1,6 +1,6 @@
 //! A model in device memory: tensors by name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyList};
 use tetris_agent::device::{self, ClientError};
 
 use crate::device_tensor::DeviceTensor;
-use crate::{device_wait, dlpack, errors, options, report};
+use crate::{device_export, device_wait, dlpack, errors, options, report};
 
 /// Tensors in device memory by name, in file order. Each keeps the model there, so it outlives this.
 #[pyclass(frozen, mapping, weakref, module = "tetris")]
@@ -165,6 +165,45 @@ impl DeviceModel {
         }
         py.detach(|| named.wait(name, Duration::ZERO))
             .map_err(errors::device)
+    }
+
+    /// Return the names of the tensors that have not arrived, in the order of the files. Does not wait.
+    fn arriving<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let named = self.named()?;
+        let found = py.detach(|| {
+            let mut found = Vec::new();
+            for tensor in named.model.tensors() {
+                if !tensor.wait(Duration::ZERO)? {
+                    found.push(tensor.name());
+                }
+            }
+            Ok(found)
+        });
+        PyList::new(py, found.map_err(errors::device)?)
+    }
+
+    /// Return the tensors that have bytes, in the order of the files: name, address, length in bytes, and a capsule over
+    /// the elements, `None` for element types that are not among `dtypes`. Does not wait for bytes.
+    #[expect(
+        clippy::type_complexity,
+        reason = "a tuple of Python's, which is made for each tensor of a model"
+    )]
+    fn unwaited<'py>(
+        &self,
+        py: Python<'py>,
+        dtypes: HashSet<String>,
+    ) -> PyResult<Vec<(String, u64, u64, Option<Bound<'py, PyAny>>)>> {
+        let named = self.named()?;
+        let tensors = named.model.tensors().iter();
+        tensors
+            .filter(|tensor| tensor.bytes() > 0)
+            .map(|tensor| {
+                let known = dtypes.contains(tensor.dtype().name());
+                let capsule = known.then(|| device_export::unwaited(py, tensor, false));
+                let name = tensor.name().to_owned();
+                Ok((name, tensor.address(), tensor.bytes(), capsule.transpose()?))
+            })
+            .collect()
     }
 
     /// Let go of the model.

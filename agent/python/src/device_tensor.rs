@@ -7,7 +7,6 @@ use pyo3::types::{PyBytes, PyTuple};
 use tetris_agent::device;
 
 use crate::device_bits::DeviceBits;
-use crate::device_bytes::DeviceBytes;
 use crate::dlpack::Request;
 use crate::{device_export, device_wait, errors};
 
@@ -93,9 +92,9 @@ impl DeviceTensor {
         })
     }
 
-    /// Return the bytes without waiting for them.
-    fn unwaited_bytes(&self) -> DeviceBytes {
-        DeviceBytes::new(self.tensor.clone())
+    /// Return a capsule over the bytes, in one dimension, without waiting for them.
+    fn unwaited_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        device_export::unwaited(py, &self.tensor, true)
     }
 
     /// Return the elements as unsigned integers of the same size, for consumers without the type.

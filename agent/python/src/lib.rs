@@ -19,7 +19,6 @@ mod agent;
 mod buffer;
 mod device;
 mod device_bits;
-mod device_bytes;
 mod device_export;
 mod device_model;
 mod device_prefetch;
@@ -52,8 +51,6 @@ mod _native {
     use crate::device::DeviceRegistry;
     #[pymodule_export]
     use crate::device_bits::DeviceBits;
-    #[pymodule_export]
-    use crate::device_bytes::DeviceBytes;
     #[pymodule_export]
     use crate::device_model::DeviceModel;
     #[pymodule_export]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
 import threading
 from collections.abc import Callable
@@ -64,6 +66,9 @@ class Model:
             self.progress()
             if self.failed:
                 raise GpuUnavailableError("the mirror hung up")
+
+    def arriving(self) -> list[str]:
+        return [name for name, arrived in self.arrived.items() if not arrived]
 
     def is_ready(self, name: str | None = None) -> bool:
         return all(self.arrived.values())
@@ -172,6 +177,46 @@ def test_a_result_of_undefined_bytes_is_an_error(monkeypatch: pytest.MonkeyPatch
     bench.net(torch.ones(1, 2))
 
 
+def test_what_has_arrived_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    arriving = Model.arriving
+    monkeypatch.setattr(Model, "arriving", lambda model: [name for name in arriving(model) if name == "parts.4.weight"])
+    bench = Bench(monkeypatch)
+    for name in bench.names[:4]:
+        bench.model.arrived[name] = True
+    hooked = {name for name, part in bench.net.named_modules() if part._forward_pre_hooks}
+    assert hooked == {"", "parts", "parts.4"}
+    assert [type(part.weight).__name__ for part in bench.net.parts] == ["Parameter"] * 4 + ["WatchedParameter"]
+
+    def arrive() -> None:
+        bench.model.arrived["parts.4.weight"] = True
+
+    bench.model.progress = arrive
+    bench.net(torch.ones(1, 2))
+    assert bench.model.waited == {"parts.4.weight"}
+    assert not any(part._forward_pre_hooks for part in bench.net.modules())
+    assert type(bench.net.parts[4].weight) is torch.nn.Parameter
+
+
+def test_the_host_waits_for_what_it_uses_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch)
+
+    def arrive() -> None:
+        waited = bench.model.host_waits[-1]
+        assert waited is not None, "for this one alone"
+        bench.model.arrived[waited] = True
+
+    bench.model.progress = arrive
+    weight = bench.net.parts[1].weight
+    assert weight.shape == (2, 2) and bench.model.host_waits == []
+    assert weight.sum() == bench.net.parts[1].weight.detach().sum() and bench.model.host_waits == ["parts.1.weight"]
+    copied = copy.deepcopy(bench.net.parts[2].weight)
+    assert type(copied) is torch.nn.Parameter and bench.model.host_waits == ["parts.1.weight", "parts.2.weight"]
+    again = pickle.loads(pickle.dumps(bench.net.parts[3].weight))
+    assert type(again) is torch.nn.Parameter and torch.equal(again, bench.net.parts[3].weight)
+    assert bench.net.state_dict()["parts.0.weight"].shape == (2, 2)
+    assert len(bench.model.host_waits) == 5 and bench.model.waited == set()
+
+
 def test_a_capture_waits_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch)
     bench.current = None
@@ -193,11 +238,13 @@ def test_compiled_code_waits_for_all_on_the_host(monkeypatch: pytest.MonkeyPatch
     bench.model.progress = arrive
     bench.net.ran = lambda name: None
     compiled: Any = torch.compile(bench.net, backend="eager")
+    found = compiled(torch.ones(1, 2))
+    # torch itself looks at tensors if it logs much.
+    assert bench.model.waited == set() and bench.model.host_waits != []
     wanted = torch.ones(1, 2)
     for number in (3, 0, 4, 1, 2, 0):
         wanted = wanted @ bench.net.parts[number].weight.T
-    assert torch.allclose(compiled(torch.ones(1, 2)), wanted)
-    assert bench.model.waited == set() and bench.model.host_waits == [None]
+    assert torch.allclose(found, wanted)
 
 
 def test_threads_that_use_a_tensor_at_once_all_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

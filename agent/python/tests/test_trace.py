@@ -102,10 +102,10 @@ def test_runs_of_one_content_are_merged_and_those_of_another_replace_it(path: Pa
 def test_a_trace_of_other_content_is_passed_over(path: Path) -> None:
     add_to_trace(path, Trace(frozenset(["m"]), inference=Phase.of(["c"])))
     assert order_for(path, NAMES) == ["c"]
-    assert order_for(path, NAMES, content_id=lambda: "m") == ["c"]
+    assert order_for(path, NAMES, trace=lambda: trace_for(path, lambda: "m")) == ["c"]
     # Not known to the store: names alone must do.
-    assert order_for(path, NAMES, content_id=lambda: None) == ["c"]
-    assert order_for(path, NAMES, content_id=lambda: "n") is None
+    assert order_for(path, NAMES, trace=lambda: trace_for(path, lambda: None)) == ["c"]
+    assert order_for(path, NAMES, trace=lambda: trace_for(path, lambda: "n")) is None
 
 
 def test_a_trace_is_found_by_content_wherever_the_model_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_trace_is_found_by_content_wherever_the_model_is(path: Path, monkeypat
     written, _ = add_to_trace(path, Trace(frozenset(["m"]), inference=Phase.of(["c"])))
     assert written == str(Path(os.environ["TETRIS_ORDER_DIR"], "m.order.json"))
     elsewhere = path.rename(path.with_name("moved.safetensors"))
-    assert order_for(elsewhere, NAMES, content_id=lambda: "m") == ["c"]
+    assert order_for(elsewhere, NAMES, trace=lambda: trace_for(elsewhere, lambda: "m")) == ["c"]
     assert trace_for(elsewhere, lambda: "n") is None
     _, merged = add_to_trace(path, Trace(frozenset(["m"]), inference=Phase.of(["c", "a"])))
     assert merged.inference.runs == 2

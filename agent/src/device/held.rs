@@ -20,6 +20,8 @@ pub(super) trait Held: Debug + Send + Sync {
     /// Waits at most `limit` until an object has arrived, or all objects have; returns false at the
     /// limit.
     fn wait(&self, id: Option<&ObjectId>, limit: Duration) -> Result<bool, ClientError>;
+    /// Waits until an object is mapped.
+    fn wait_mapped(&self, id: &ObjectId) -> Result<(), ClientError>;
     /// Waits of this process's streams.
     fn arrivals(&self) -> Option<Arrivals>;
     /// Has a stream wait for an object.
@@ -59,6 +61,10 @@ impl<D: DeviceMemory + Debug> Held for Acquired<D> {
             Err(ClientError::TimedOut { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    fn wait_mapped(&self, id: &ObjectId) -> Result<(), ClientError> {
+        self.wait_mapped(id)
     }
 
     fn arrivals(&self) -> Option<Arrivals> {

@@ -166,6 +166,7 @@ impl Lease {
         let at = self.index.get(id).map(|(at, _)| *at);
         let found = at.and_then(|at| Some((self.held.get(at)?, self.arrivals.get(at)?.as_ref()?)));
         let (held, arrivals) = found.ok_or(ClientError::NoObject(*id))?;
+        held.wait_mapped(id)?;
         if self.is_complete() || held.wait(Some(id), Duration::ZERO)? {
             return Ok(false);
         }

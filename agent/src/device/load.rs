@@ -53,8 +53,10 @@ impl Registry {
         // The mirror takes objects, of however small a file.
         let through_store = options.host.clone().with_min_shared_bytes(0);
         // The mirror has a known model, or copies it, without a mapping of its objects here.
+        let ask = |known: &KnownModel| self.known_lease(agent, options, known, most);
         if let Some(known) = agent.known_model(path, &through_store)
-            && let Some(lease) = self.known_lease(agent, options, &known, most)?
+            && let Some(lease) = known.while_compared(agent, &through_store, || ask(&known))
+            && let Some(lease) = lease?
         {
             agent.count(&known.report, 0, Some(path));
             return Ok(model(known.tensors, known.metadata, known.report, lease));

@@ -304,10 +304,13 @@ impl Job {
     /// Brings the model to the device.
     fn held(&mut self) -> Result<Vec<Prefetched>, DeviceError> {
         let through_store = self.options.host.clone().with_min_shared_bytes(0);
-        if let Some(known) = self.agent.known_model(&self.path, &through_store) {
-            match self.bring(&known.tensors, &known.report) {
-                Err(error) if error.is_for_missing_objects() => {}
-                held => {
+        let agent = self.agent.clone();
+        if let Some(known) = agent.known_model(&self.path, &through_store) {
+            let bring = || self.bring(&known.tensors, &known.report);
+            match known.while_compared(&agent, &through_store, bring) {
+                None => {}
+                Some(Err(error)) if error.is_for_missing_objects() => {}
+                Some(held) => {
                     self.agent.count(&known.report, 0, Some(&self.path));
                     return held;
                 }

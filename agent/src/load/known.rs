@@ -7,8 +7,8 @@ use super::context::{LoadContext, SharedLoad};
 use super::recognize::{self, KnownFile};
 
 impl LoadContext<'_> {
-    /// The manifest of a safetensors file that the store knows by one of its identities. Maps only objects that
-    /// blocks of the file are compared with, each for that moment. `None` if a load has to look closer.
+    /// The manifest of a safetensors file that the store knows by one of its identities, not yet compared with the
+    /// file ([`Self::agrees`]). `None` if a load has to look closer.
     pub(crate) fn known(&self, source: &Source) -> Option<KnownFile> {
         let kind = ManifestKind::Safetensors;
         let store = self.store.filter(|_| !self.options.ignore_identity)?;
@@ -21,20 +21,26 @@ impl LoadContext<'_> {
             store,
         };
         let known = recognize::by_identity(load).next()?;
+        (known.manifest.source_size == source.identity().size).then_some(known)
+    }
+
+    /// Compares a known file with its objects where its identity asks for that (INV-11), and maps only those that
+    /// blocks of the file are compared with, each for that moment. Returns true if they agree.
+    pub(crate) fn agrees(&self, source: &Source, known: &KnownFile) -> bool {
+        let Some(store) = self.store else {
+            return false;
+        };
         let manifest = &known.manifest;
-        if manifest.source_size != source.identity().size {
-            return None;
-        }
         if known.recognized.is_compared() {
             let object = |index: u32| {
                 let entry = manifest.objects.get(index as usize)?;
                 store.map(&entry.object, Access::ReadOnly).ok().flatten()
             };
             if !matches!(compare::agrees(source, manifest, object), Ok(true)) {
-                return None;
+                return false;
             }
         }
         store.touch_manifest(known.id);
-        Some(known)
+        true
     }
 }

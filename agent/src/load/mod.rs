@@ -23,4 +23,6 @@ mod retry;
 mod run_pipeline;
 
 pub(crate) use context::LoadContext;
+#[cfg(feature = "gpu")]
+pub(crate) use recognize::KnownFile;
 pub(crate) use recognize::bound;

@@ -7,6 +7,7 @@ use super::context::SharedLoad;
 use crate::sidecar;
 
 /// A file with a manifest that may be its own.
+#[derive(Debug)]
 pub(crate) struct KnownFile {
     pub(crate) id: ManifestId,
     pub(crate) manifest: Manifest,

@@ -75,7 +75,7 @@ fn findings(samples: &[Attached], chunks: u64) -> Findings {
         one.context_s
     });
     series("connected", &|one| one.first.connected_s);
-    series("asked, imported and mapped", &|one| mapping(one.first));
+    series("asked, addresses known", &|one| mapping(one.first));
     series("told that all has arrived", &|one| {
         one.first.arrived_s - one.first.mapped_s
     });

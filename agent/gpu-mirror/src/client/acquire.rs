@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tetris_store_layout::{ManifestId, ObjectRef};
 use tetris_wire::after;
 
+use super::chunks::Chunks;
 use super::error::unexpected;
 use super::events::Events;
 use super::{Acquired, Client, ClientError};
@@ -68,17 +69,16 @@ pub(super) struct Admitted {
     pub copy_bytes: u64,
 }
 
-/// A granted model whose chunks are being mapped.
+/// A granted model whose chunks are coming.
 struct Grant<D: DeviceMemory> {
-    device: Arc<D>,
-    chunks: usize,
+    chunks: Chunks<D>,
     objects: usize,
-    mappings: Vec<D::Mapping>,
     places: Vec<PlaceEntry>,
 }
 
 impl Client {
-    /// Acquires a model on `device`, and maps it. Calls `waiting` while the server has no room for
+    /// Acquires a model on `device`, and has it mapped: its addresses are known when this returns, and an object can be
+    /// read after [`Acquired::wait`]. Calls `waiting` while the server has no room for
     /// it, at most for `wanted.wait` plus this connection's timeout, and while the server is creating
     /// its chunks. The timeout counts time without a message of the server.
     ///
@@ -92,7 +92,7 @@ impl Client {
         wanted: &Wanted,
         waiting: &mut dyn FnMut(Waiting),
     ) -> Result<Acquired<D>, ClientError> {
-        let on = device.info()?.uuid;
+        let on = device.uuid()?;
         let mut device = Some(device);
         let mut opened = |_: DeviceUuid| {
             device.take().ok_or(MemoryError::Unsupported {
@@ -125,16 +125,14 @@ impl Client {
         let room_by = after(wanted.wait.saturating_add(self.timeout));
         let admitted = self.admitted(room_by, waiting)?;
         let mut grant = Grant {
-            device: open(admitted.device)?,
-            chunks: admitted.chunks,
+            chunks: Chunks::new(open(admitted.device)?, admitted.chunks),
             objects: admitted.objects,
-            mappings: Vec::new(),
             places: Vec::new(),
         };
         self.map(&mut grant)?;
         self.place(&mut grant)?;
         let events = Events::new(self, grant.places.len());
-        Acquired::new(grant.device, grant.mappings, &grant.places, events)
+        Acquired::new(grant.chunks, &grant.places, events)
     }
 
     /// Sends a request for a model.
@@ -210,21 +208,17 @@ impl Client {
         }
     }
 
-    /// Imports and maps all chunks.
+    /// Takes all chunks.
     fn map<D: DeviceMemory>(&self, grant: &mut Grant<D>) -> Result<(), ClientError> {
-        while grant.mappings.len() < grant.chunks {
+        while grant.chunks.missing() > 0 {
             let deadline = after(self.timeout);
             let (reply, descriptors) = self.reply_with(deadline, "the model's chunks")?;
             let chunks = exported(reply, descriptors)?;
-            if grant.mappings.len() + chunks.len() > grant.chunks {
+            if chunks.len() > grant.chunks.missing() {
                 return Err(unexpected("as many chunks as announced"));
             }
             for (bytes, chunk) in chunks {
-                let chunk = grant.device.import(chunk, bytes)?;
-                let range = grant.device.reserve(bytes)?;
-                let protection = grant.device.capabilities().client_protection();
-                let mapping = grant.device.map(range, &chunk, protection)?;
-                grant.mappings.push(mapping);
+                grant.chunks.take(chunk, bytes)?;
             }
             self.send(&Request::Taken, after(self.timeout))?;
         }

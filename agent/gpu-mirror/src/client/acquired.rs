@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tetris_store_layout::ObjectId;
 
+use super::chunks::Chunks;
 use super::error::unexpected;
 use super::events::Events;
 use super::mapped::{End, Mappings};
 use super::{Arrivals, ClientError};
-use crate::memory::{DeviceMemory, Mapped, StreamHandle};
+use crate::memory::{DeviceMemory, StreamHandle};
 use crate::protocol::{Kept, PlaceEntry};
 
 /// An object in device memory.
@@ -24,10 +25,14 @@ pub struct OnDevice {
     pub len: u64,
 }
 
+/// Longest time that the driver takes to map a chunk: it needs a fraction of a millisecond.
+const LONGEST_MAPPING: Duration = Duration::from_mins(1);
+
 /// A model in device memory. This process maps it, and the server holds it, until this value is
-/// dropped.
+/// dropped. It may still be being mapped, and its bytes arriving.
 #[derive(Debug)]
 pub struct Acquired<D: DeviceMemory> {
+    device: Arc<D>,
     /// With the connection, which closes after the memory is unmapped.
     mappings: Mappings<D>,
     objects: Vec<OnDevice>,
@@ -39,25 +44,26 @@ pub struct Acquired<D: DeviceMemory> {
 impl<D: DeviceMemory> Acquired<D> {
     /// Checks that every object lies in its chunk.
     pub(super) fn new(
-        device: Arc<D>,
-        chunks: Vec<D::Mapping>,
+        chunks: Chunks<D>,
         places: &[PlaceEntry],
         events: Events,
     ) -> Result<Self, ClientError> {
         let (mut objects, mut index) = (Vec::new(), BTreeMap::new());
-        let mappings = Mappings::new(device, chunks, events);
+        let device = Arc::clone(chunks.device());
+        let mappings = Mappings::new(chunks, events);
         for (at, place) in places.iter().enumerate() {
             let chunk = place.chunk as usize;
             let end = place.offset.checked_add(place.len);
-            let mapping = mappings.get(chunk);
-            let mapping = mapping.filter(|one| end.is_some_and(|end| end <= one.bytes()));
-            let mapping = mapping.ok_or_else(|| unexpected("places inside the chunks"))?;
+            let begin = mappings.chunks().and_then(|chunks| chunks.place(chunk));
+            let begin = begin.filter(|(_, bytes)| end.is_some_and(|end| end <= *bytes));
+            let (begin, _) = begin.ok_or_else(|| unexpected("places inside the chunks"))?;
             let (id, len) = (place.object, place.len);
-            let address = mapping.address() + place.offset;
+            let address = begin + place.offset;
             objects.push(OnDevice { id, address, len });
             index.insert(id, (at, chunk, place.offset));
         }
         Ok(Self {
+            device,
             mappings,
             objects,
             index,
@@ -66,7 +72,7 @@ impl<D: DeviceMemory> Acquired<D> {
 
     /// The device.
     pub fn device(&self) -> &Arc<D> {
-        self.mappings.device()
+        &self.device
     }
 
     /// The model's objects, in the order of their arrival if the server copies all of them.
@@ -81,12 +87,35 @@ impl<D: DeviceMemory> Acquired<D> {
         object.ok_or(ClientError::NoObject(*id))
     }
 
-    /// The mapping of an object and the object's offset there in bytes, for kernels.
+    /// The mapping of an object and the object's offset there in bytes, for kernels. Waits until it is mapped.
     pub fn mapping(&self, id: &ObjectId) -> Result<(&D::Mapping, u64), ClientError> {
         let (_, chunk, offset) = self.find(id)?;
-        let mapping = self.mappings.get(chunk);
+        self.wait_mapped(id)?;
+        let chunks = self.mappings.chunks();
+        let mapping = chunks.and_then(|chunks| chunks.get(chunk));
         let mapping = mapping.ok_or(ClientError::NoObject(*id))?;
         Ok((mapping, offset))
+    }
+
+    /// Waits until an object is mapped: from then on a kernel may be queued that reads its addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if it could not be mapped.
+    pub fn wait_mapped(&self, id: &ObjectId) -> Result<(), ClientError> {
+        let (_, chunk, _) = self.find(id)?;
+        if self.is_mapped(Some(chunk), LONGEST_MAPPING)? {
+            return Ok(());
+        }
+        Err(ClientError::TimedOut {
+            expected: "memory to be mapped",
+            limit: LONGEST_MAPPING,
+        })
+    }
+
+    fn is_mapped(&self, chunk: Option<usize>, limit: Duration) -> Result<bool, ClientError> {
+        let chunks = self.mappings.chunks();
+        chunks.map_or(Ok(true), |chunks| chunks.wait(chunk, limit))
     }
 
     fn find(&self, id: &ObjectId) -> Result<(usize, usize, u64), ClientError> {
@@ -97,13 +126,13 @@ impl<D: DeviceMemory> Acquired<D> {
     /// Length of the device memory mapped for the model, in bytes. The memory is shared, and can
     /// contain other objects of the tenant.
     pub fn mapped_bytes(&self) -> u64 {
-        self.mappings.bytes()
+        self.mappings.chunks().map_or(0, Chunks::bytes)
     }
 
     /// Waits at most `limit` until an object has arrived.
     pub fn wait(&self, id: &ObjectId, limit: Duration) -> Result<(), ClientError> {
-        let (at, ..) = self.find(id)?;
-        self.arrived(Some(at), "an object to arrive", limit)
+        let (at, chunk, _) = self.find(id)?;
+        self.arrived(Some((at, chunk)), "an object to arrive", limit)
     }
 
     /// Waits at most `limit` until the whole model has arrived.
@@ -113,17 +142,22 @@ impl<D: DeviceMemory> Acquired<D> {
 
     /// Returns true if an object has arrived. Does not wait.
     pub fn is_ready(&self, id: &ObjectId) -> Result<bool, ClientError> {
-        let (at, ..) = self.find(id)?;
-        self.mappings.events().wait(Some(at), Duration::ZERO)
+        let (at, chunk, _) = self.find(id)?;
+        let arrived = self.mappings.events().wait(Some(at), Duration::ZERO)?;
+        Ok(arrived && self.is_mapped(Some(chunk), Duration::ZERO)?)
     }
 
+    /// Waits for an object and its chunk, or for all.
     fn arrived(
         &self,
-        at: Option<usize>,
+        of: Option<(usize, usize)>,
         expected: &'static str,
         limit: Duration,
     ) -> Result<(), ClientError> {
-        if self.mappings.events().wait(at, limit)? {
+        let begun = Instant::now();
+        let (at, chunk) = (of.map(|(at, _)| at), of.map(|(_, chunk)| chunk));
+        let arrived = self.mappings.events().wait(at, limit)?;
+        if arrived && self.is_mapped(chunk, limit.saturating_sub(begun.elapsed()))? {
             return Ok(());
         }
         Err(ClientError::TimedOut { expected, limit })
@@ -145,8 +179,9 @@ impl<D: DeviceMemory> Acquired<D> {
         Ok(arrivals.step(at))
     }
 
-    /// Has a stream of another library wait for an object, without a wait of the host. Work that is
-    /// queued on the stream later has the object's bytes if [`Arrivals::check`] succeeds afterwards.
+    /// Has a stream of another library wait for an object, without a wait of the host for more than its
+    /// mapping. Work that is queued on the stream later has the object's bytes if [`Arrivals::check`] succeeds
+    /// afterwards.
     ///
     /// # Errors
     ///
@@ -157,6 +192,7 @@ impl<D: DeviceMemory> Acquired<D> {
         stream: StreamHandle,
         arrivals: &Arrivals,
     ) -> Result<(), ClientError> {
+        self.wait_mapped(id)?;
         let step = self.wait_step(id, arrivals)?;
         Ok(self.device().queue_wait(stream, Box::new(step))?)
     }
@@ -195,7 +231,8 @@ impl<D: DeviceMemory> Acquired<D> {
     /// Returns true if the server, by its latest message, still holds the model for this client.
     /// Does not wait.
     pub fn is_held(&self) -> bool {
-        self.mappings.events().is_alive()
+        let failed = self.mappings.chunks().is_some_and(Chunks::has_failed);
+        !failed && self.mappings.events().is_alive()
     }
 
     /// Releases the model like a drop, also if a child process has inherited the connection.

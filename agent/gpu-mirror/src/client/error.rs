@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tetris_store_layout::ObjectId;
@@ -86,6 +87,9 @@ pub enum ClientError {
     /// The granted memory cannot be mapped.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// A chunk could not be mapped after the model was granted.
+    #[error("{0}")]
+    Mapping(#[source] Arc<MemoryError>),
     /// The model has no such object.
     #[error("expected an object of the model, found {0}; look at its manifest")]
     NoObject(ObjectId),

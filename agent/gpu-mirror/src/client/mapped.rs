@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use super::chunks::Chunks;
 use super::events::Events;
 use super::reaper::{self, Unmap};
-use crate::memory::{DeviceMemory, Mapped, MemoryError, MemoryKind};
+use crate::memory::{DeviceMemory, MemoryError, MemoryKind};
 
 /// Mappings that are removed once this process's queued work no longer reads them, and only then
 /// the connection.
 #[derive(Debug)]
 pub(super) struct Mappings<D: DeviceMemory> {
-    device: Arc<D>,
-    chunks: Vec<D::Mapping>,
+    /// `None` once they end.
+    chunks: Option<Chunks<D>>,
     events: Arc<Events>,
     /// Process that mapped them. A forked child has a copy of this value, and no driver.
     process: u32,
@@ -30,30 +31,22 @@ pub(super) enum End {
 }
 
 impl<D: DeviceMemory> Mappings<D> {
-    pub fn new(device: Arc<D>, chunks: Vec<D::Mapping>, events: Events) -> Self {
+    pub fn new(chunks: Chunks<D>, events: Events) -> Self {
         Self {
-            device,
-            chunks,
+            chunks: Some(chunks),
             events: Arc::new(events),
             process: std::process::id(),
             end: End::Close,
         }
     }
 
-    pub fn device(&self) -> &Arc<D> {
-        &self.device
-    }
-
     pub fn events(&self) -> &Arc<Events> {
         &self.events
     }
 
-    pub fn get(&self, chunk: usize) -> Option<&D::Mapping> {
-        self.chunks.get(chunk)
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.chunks.iter().map(Mapped::bytes).sum()
+    /// The chunks; `None` once they end.
+    pub fn chunks(&self) -> Option<&Chunks<D>> {
+        self.chunks.as_ref()
     }
 
     /// Ends the mappings in this manner.
@@ -63,7 +56,9 @@ impl<D: DeviceMemory> Mappings<D> {
 
     /// Leaves the memory mapped until this process ends, and closes the connection.
     pub fn abandon(mut self) {
-        std::mem::forget(std::mem::take(&mut self.chunks));
+        if let Some(chunks) = self.chunks.take() {
+            chunks.abandon();
+        }
     }
 
     /// Unmaps the memory, and reports if it had to be kept. The caller may still use the events.
@@ -72,31 +67,27 @@ impl<D: DeviceMemory> Mappings<D> {
     }
 
     fn unmap_by(&mut self, end: End) -> Result<(), MemoryError> {
-        let chunks = std::mem::take(&mut self.chunks);
+        let Some(chunks) = self.chunks.take() else {
+            return Ok(());
+        };
         let is_host = D::KIND == MemoryKind::Host;
         if !is_host && self.process != std::process::id() {
             // No call into the driver is allowed here.
-            std::mem::forget(chunks);
+            chunks.abandon();
             return Ok(());
         }
-        let hang_up = end != End::Close;
-        if chunks.is_empty() {
-            if hang_up {
-                self.events.hang_up();
-            }
-            return Ok(());
-        }
+        chunks.stop();
+        let device = Arc::clone(chunks.device());
         let mut unmapping = Unmapping {
-            device: Arc::clone(&self.device),
             chunks,
             events: Some(Arc::clone(&self.events)),
-            hang_up,
+            hang_up: end != End::Close,
         };
         if is_host {
             // Host memory needs no wait, and a forked child, which has no reaper, has it too.
             return unmapping.attempt();
         }
-        if let Err(error) = self.device.finish_here()
+        if let Err(error) = device.finish_here()
             && !error.ends_all_work()
         {
             // Kernels of that context may run on.
@@ -121,8 +112,7 @@ impl<D: DeviceMemory> Drop for Mappings<D> {
 
 /// Mappings that nobody uses any more, apart from queued work.
 struct Unmapping<D: DeviceMemory> {
-    device: Arc<D>,
-    chunks: Vec<D::Mapping>,
+    chunks: Chunks<D>,
     events: Option<Arc<Events>>,
     hang_up: bool,
 }
@@ -139,13 +129,13 @@ impl<D: DeviceMemory> Unmapping<D> {
 
 impl<D: DeviceMemory> Unmap for Unmapping<D> {
     fn attempt(&mut self) -> Result<(), MemoryError> {
-        match self.device.finish() {
-            Ok(()) => self.chunks.clear(),
+        match self.chunks.device().finish() {
+            Ok(()) => self.chunks.unmap(),
             Err(error) if error.ends_all_work() => {
                 // The calls would only fail. Nothing reads the memory any more, so the server may
                 // put other objects there.
                 tracing::debug!(%error, "device memory stays mapped until this process ends");
-                std::mem::forget(std::mem::take(&mut self.chunks));
+                self.chunks.leak();
             }
             Err(error) => return Err(error),
         }
@@ -154,7 +144,7 @@ impl<D: DeviceMemory> Unmap for Unmapping<D> {
     }
 
     fn leak(&mut self) {
-        std::mem::forget(std::mem::take(&mut self.chunks));
+        self.chunks.leak();
         std::mem::forget(self.events.take());
     }
 }

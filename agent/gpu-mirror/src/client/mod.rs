@@ -18,7 +18,8 @@
 //! ```
 //!
 //! **Guarantees.** Every call ends by its deadline, which counts time without progress: a server that
-//! lets a client wait says every second that the client is in turn. Mappings are read-only where the device
+//! lets a client wait says every second that the client is in turn. A thread maps the chunks where their
+//! addresses are known beforehand; waits for an object include its mapping. Mappings are read-only where the device
 //! supports it, and stay until [`Acquired`] is dropped, even if the server ends before that.
 //! Dropping it first waits for the work that this process has queued on the device, then unmaps,
 //! then releases the model. One thread of the process does that (`reaper`). If the wait is forbidden,
@@ -36,6 +37,7 @@
 mod acquire;
 mod acquired;
 mod arrivals;
+mod chunks;
 mod connect;
 mod describe;
 mod error;

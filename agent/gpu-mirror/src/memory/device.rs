@@ -5,7 +5,9 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 
 use super::stream_handle::StreamHandle;
-use super::{Capabilities, DeviceInfo, Exported, HostSlice, MemoryError, MemoryKind, Protection};
+use super::{
+    Capabilities, DeviceInfo, DeviceUuid, Exported, HostSlice, MemoryError, MemoryKind, Protection,
+};
 
 /// The error of a copy between devices that no link joins.
 pub(super) const NO_LINK: MemoryError = MemoryError::Unsupported {
@@ -58,11 +60,20 @@ pub trait DeviceMemory: Send + Sync + 'static {
 
     /// Queries the driver's description of the device.
     fn info(&self) -> Result<DeviceInfo, MemoryError>;
+    /// Queries the device's identity alone, which takes less time than all of [`Self::info`].
+    fn uuid(&self) -> Result<DeviceUuid, MemoryError> {
+        Ok(self.info()?.uuid)
+    }
     /// Capabilities of the device; they do not change.
     fn capabilities(&self) -> Capabilities;
 
     /// Reserves `bytes` of addresses, a multiple of the granule.
     fn reserve(&self, bytes: u64) -> Result<Self::Range, MemoryError>;
+    /// The address of a range's first byte, if memory that is mapped there later will have it; `None` if only the
+    /// mapping has one.
+    fn address_of(_range: &Self::Range) -> Option<u64> {
+        None
+    }
     /// Creates a chunk of `bytes`, a multiple of the granule, with undefined content.
     fn create(&self, bytes: u64) -> Result<Self::Chunk, MemoryError>;
     /// Exports the chunk for one importer. Callers repeat it for each further importer.

@@ -18,7 +18,7 @@ struct options {
     size_t context_bytes, others_bytes;
     bool virtual_memory, descriptors, read_only_register, read_only_access, peer_access, leaks, tell_registrations;
     bool exact_size, device_addresses, mps;
-    long delay_us, fault_at_copy, register_ms_per_gb, release_ms, death_ms, not_ready_calls, not_ready_ms;
+    long delay_us, fault_at_copy, register_ms_per_gb, map_ms, release_ms, death_ms, not_ready_calls, not_ready_ms;
     int init_code, compute_mode;
     const char *fail;
 };

@@ -48,6 +48,7 @@ void options_read(void) {
     options.fault_at_copy = number("FAKE_CUDA_FAULT_AT_COPY", 0);
     options.init_code = (int)number("FAKE_CUDA_INIT", 0);
     options.register_ms_per_gb = number("FAKE_CUDA_REGISTER_MS_PER_GB", unkind ? 1000 : 0);
+    options.map_ms = number("FAKE_CUDA_MAP_MS", 0);
     options.release_ms = number("FAKE_CUDA_RELEASE_MS", 0);
     options.death_ms = number("FAKE_CUDA_DEATH_MS", unkind ? 300 : 0);
     options.context_bytes = (size_t)number("FAKE_CUDA_CONTEXT_MIB", unkind ? 2 : 0) << 20;

@@ -204,6 +204,7 @@ EXPORTED CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUh
     if (at == MAP_FAILED)
         END(CUDA_ERROR_OUT_OF_MEMORY);
     mapping_add(address, bytes, handle->device, true, handle->name);
+    usleep((useconds_t)options.map_ms * 1000);
     END(CUDA_SUCCESS);
 }
 

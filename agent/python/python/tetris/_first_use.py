@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 #: Properties and methods that ask for no bytes.
 _PROPERTIES = (
-    "_version device dtype grad grad_fn is_cuda is_leaf is_meta is_quantized is_sparse itemsize layout nbytes ndim "
-    "requires_grad shape"
+    "_backward_hooks _base _version device dtype grad grad_fn is_cuda is_leaf is_meta is_mkldnn is_mps is_nested "
+    "is_quantized is_sparse is_sparse_csr is_xpu itemsize layout names nbytes ndim output_nr requires_grad "
+    "retains_grad shape"
 )
 _METHODS = (
-    "__len__ dim element_size get_device is_complex is_contiguous is_floating_point is_signed ndimension nelement "
-    "numel requires_grad_ size storage_offset stride"
+    "__hash__ __len__ dim element_size get_device is_complex is_contiguous is_floating_point is_signed ndimension "
+    "nelement numel requires_grad_ size storage_offset stride"
 )
 #: Functions of torch that ask for no bytes.
 METADATA = frozenset(
@@ -30,12 +31,12 @@ METADATA = frozenset(
 class FirstUse:
     """Calls a function with the names of tensors before they are used for the first time.
 
-    A use is that the module which owns a tensor is called; or, while the module or one of its parts runs, that a
-    function of torch takes it, as those do that use the weights of another module. Questions for the shape and the
-    like are none.
+    A use is that a function of torch takes a tensor, or that the module which owns it is called, for code of others
+    that takes the bytes past torch's functions. Questions for the shape and the like are none.
 
-    Whatever a module does with its weights without being called is not seen, nor what compiled code does: when
-    torch.compile comes upon the module, another function is called, once.
+    Until they are used, tensors have another class, by which torch's functions come here: what is not watched costs
+    nothing. What compiled code does is not seen: when torch.compile comes upon the module, another function is called,
+    once.
     """
 
     def __init__(
@@ -45,19 +46,24 @@ class FirstUse:
         on_use: Callable[[list[str]], object],
         on_compilation: Callable[[], object],
         on_end: Callable[[], object] | None = None,
-        parts: Iterable[torch.nn.Module] | None = None,
+        on_outside: Callable[[list[str]], object] | None = None,
+        parts: Mapping[str, torch.nn.Module] | None = None,
     ) -> None:
         """Watch tensors.
 
         Args:
             module: The module.
             watched: Its tensors with their names.
-            on_use: Called with the names of a tensor. If it returns `True`, the next use is a first one too.
+            on_use: Called with the names of a tensor that is used while the module, or a part of it that has watched
+                tensors, runs. If it returns `True`, the next use is a first one too.
             on_compilation: Called when torch.compile comes upon the module.
             on_end: Called when the outermost call has ended without an error, before its result is returned.
-            parts: The module's parts and itself, if they are known.
+            on_outside: Called in the place of `on_use` of uses outside such calls, and of those by the host. By default
+                `on_use` is.
+            parts: The module's parts and itself by their paths, if they are known.
         """
         self._on_use = on_use
+        self._on_outside = on_use if on_outside is None else on_outside
         self._on_end = on_end
         self._on_compilation = on_compilation
         #: By the identity of tensors, which are kept so that it stays theirs.
@@ -74,13 +80,33 @@ class FirstUse:
         # A module that nobody uses any more needs no watch.
         self._end = weakref.finalize(module, self.stop)
         self._end.atexit = False
-        for part in dict.fromkeys(module.modules() if parts is None else parts):
+        for part in self._on_the_way(dict(module.named_modules(remove_duplicate=False)) if parts is None else parts):
             self._handles.append(part.register_forward_pre_hook(self._before, prepend=True))
+        for tensor, _ in self._unused.values():
+            _watch(tensor, self)
+
+    def _on_the_way(self, parts: Mapping[str, torch.nn.Module]) -> Iterable[torch.nn.Module]:
+        """Return the parts that own watched tensors, and those that these are parts of."""
+        unused, paths = self._unused, {""}
+        for path, part in parts.items():
+            if any(id(tensor) in unused for owned in (part._parameters, part._buffers) for tensor in owned.values()):
+                while path not in paths:
+                    paths.add(path)
+                    path = path.rpartition(".")[0]
+        return dict.fromkeys(part for path, part in parts.items() if path in paths)
 
     def stop(self) -> None:
         """Watch no longer."""
-        self._unused.clear()
+        while self._unused:
+            self._forget(next(iter(self._unused)))
         self._remove_hooks()
+
+    def _forget(self, key: int) -> None:
+        """Watch a tensor no longer."""
+        # Several threads may come here at once.
+        found = self._unused.pop(key, None)
+        if found is not None:
+            _unwatch(found[0], self)
 
     def _remove_hooks(self) -> None:
         with self._lock:
@@ -92,7 +118,7 @@ class FirstUse:
             handle.remove()
         # They lead to the object that watches, and from there back to here. It goes now, with the memory that it
         # holds, and not when Python looks for such circles.
-        self._on_use, self._on_compilation, self._on_end = _nothing, _nothing, None
+        self._on_use, self._on_outside, self._on_compilation, self._on_end = _nothing, _nothing, _nothing, None
         self._end.detach()
 
     @property
@@ -100,30 +126,21 @@ class FirstUse:
         """True if all tensors have been used."""
         return not self._unused
 
-    def used(self, values: Iterable[Any]) -> None:
-        """Say that tensors, or those in lists, tuples and dictionaries, are used."""
-        unused = self._unused
-        for value in values:
-            if id(value) in unused:
-                self._use(value)
-            elif isinstance(value, (list, tuple)):
-                self.used(value)
-            elif isinstance(value, dict):
-                self.used(value.values())
-
-    def _use(self, tensor: Any) -> None:
+    def use(self, tensor: torch.Tensor, *, by_host: bool = False) -> None:
+        """Say that a tensor is used: by the host, or by whatever runs what is called next."""
         running = self._running
         found = self._unused.get(id(tensor))
         if running.in_call or found is None:
             return
+        on_use = self._on_outside if by_host or running.outermost is None else self._on_use
         running.in_call = True
         try:
             # Before it counts as used: other threads are to come here too until this has returned.
-            again = self._on_use(found[1])
+            again = on_use(found[1])
         finally:
             running.in_call = False
         if again is not True:
-            self._unused.pop(id(tensor), None)
+            self._forget(id(tensor))
 
     def _before(self, module: torch.nn.Module, _: Any) -> None:
         if torch.compiler.is_compiling():
@@ -139,20 +156,21 @@ class FirstUse:
                     self._ends.add(module)
                     self._handles.append(module.register_forward_hook(self._after, always_call=True))
             running.outermost = module
-            running.mode = _Watch(self)
-            running.mode.__enter__()
         if running.outermost is module:
             running.depth += 1
         # Last: from here on `_after` is called, whatever happens.
-        if self._unused:
-            self.used(module._parameters.values())
-            self.used(module._buffers.values())
+        unused = self._unused
+        if unused:
+            for owned in (module._parameters, module._buffers):
+                for tensor in owned.values():
+                    if id(tensor) in unused:
+                        self.use(tensor)  # type: ignore[arg-type]  # no tensor is None
 
     def settle(self, names: Collection[str]) -> None:
         """Say that these have been used, and need not be watched any more."""
         for key, (_, own) in list(self._unused.items()):
             if not set(own).isdisjoint(names):
-                self._unused.pop(key, None)
+                self._forget(key)
 
     def _after(self, module: torch.nn.Module, _: Any, __: Any) -> None:
         running = self._running
@@ -160,9 +178,7 @@ class FirstUse:
             return
         running.depth -= 1
         if running.depth == 0:
-            mode, running.mode, running.outermost = running.mode, None, None
-            if mode is not None:
-                mode.__exit__(None, None, None)
+            running.outermost = None
             with self._lock:
                 self._calls -= 1
             try:
@@ -182,25 +198,107 @@ class _Running(threading.local):
     """The call that this thread is in."""
 
     outermost: torch.nn.Module | None = None
-    mode: _Watch | None = None
     depth = 0
     #: Whether it is `on_use` that uses tensors.
     in_call = False
 
 
-class _Watch(TorchFunctionMode):
-    """Sees the arguments of torch's functions."""
+class _Watched:
+    """A tensor that is watched: torch's functions come here before they take it."""
 
-    def __init__(self, first_use: FirstUse) -> None:
-        super().__init__()
-        self._first_use = first_use
-
+    @classmethod
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        first_use = self._first_use
-        if first_use._unused and func not in METADATA:
-            first_use.used(args)
+        if func not in METADATA:
+            _see(args)
             if kwargs:
-                first_use.used(kwargs.values())
-        return func(*args, **kwargs) if kwargs else func(*args)
+                _see(kwargs.values())
+        # As torch does with tensors of their own classes. Some may be watched further: see `on_use`.
+        others = _overriding(types)
+        for other in others:
+            result = other.__torch_function__(func, others, args, kwargs or {})
+            if result is not NotImplemented:
+                return result
+        if others:
+            return NotImplemented
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **kwargs) if kwargs else func(*args)
+
+    # torch makes copies of the class that it finds.
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _unwatched(self).__deepcopy__(memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _unwatched(self).__reduce_ex__(protocol)
+
+
+#: Watches of tensors by their identity. A watch keeps its tensors.
+_watches: dict[int, tuple[FirstUse, ...]] = {}
+#: Classes of watched tensors by the class that they have otherwise, and the other way round.
+_classes: dict[type, type] = {}
+_kinds: dict[type, type] = {}
+#: Guards the three, and the classes of tensors.
+_watching = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Whichever thread of the parent held the lock is not in the child."""
+    global _watching
+    _watching = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _watch(tensor: torch.Tensor, watch: FirstUse) -> None:
+    """Let a tensor be watched. One whose class cannot change is seen when its owner is called."""
+    with _watching:
+        before = _watches.get(id(tensor), ())
+        if not before:
+            kind = type(tensor)
+            try:
+                if kind not in _classes:
+                    made = type(f"Watched{kind.__name__}", (_Watched, kind), {})
+                    _classes[kind], _kinds[made] = made, kind
+                tensor.__class__ = _classes[kind]
+            except TypeError:
+                return
+        _watches[id(tensor)] = (*before, watch)
+
+
+def _unwatch(tensor: torch.Tensor, watch: FirstUse) -> None:
+    """Let a tensor be watched no longer by this watch."""
+    with _watching:
+        left = tuple(one for one in _watches.get(id(tensor), ()) if one is not watch)
+        if left:
+            _watches[id(tensor)] = left
+        elif _watches.pop(id(tensor), None):
+            tensor.__class__ = _kinds[type(tensor)]
+
+
+def _unwatched(tensor: Any) -> Any:
+    """Return a tensor that is used by the host, and that nobody watches any more."""
+    for watch in _watches.get(id(tensor), ()):
+        watch.use(tensor, by_host=True)
+    return tensor
+
+
+def _see(values: Iterable[Any]) -> None:
+    """Say of tensors, and of those in lists, tuples and dictionaries, that they are used."""
+    for value in values:
+        if isinstance(value, _Watched):
+            for watch in _watches.get(id(value), ()):
+                watch.use(value)  # type: ignore[arg-type]  # a tensor, too
+        elif isinstance(value, (list, tuple)):
+            _see(value)
+        elif isinstance(value, dict):
+            _see(value.values())
+
+
+def _overriding(types: Iterable[type]) -> tuple[Any, ...]:
+    """Return the classes among these, those of watched tensors taken for their own, that override torch's functions."""
+    kinds: Iterable[Any] = dict.fromkeys(_kinds.get(kind, kind) for kind in types)
+    inherited = (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+    return tuple(kind for kind in kinds if kind.__torch_function__ not in inherited)

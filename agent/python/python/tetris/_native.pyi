@@ -1,7 +1,7 @@
 """The native half of the package: the agent, and memory that is shared where it can be."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar, final, overload
 
 from typing_extensions import Buffer
@@ -539,6 +539,21 @@ class DeviceModel:
             GpuUnavailableError: It will not arrive, or the device has no such waits: the simulated one.
         """
 
+    def arriving(self) -> list[str]:
+        """Return the names of the tensors that have not arrived, in the order of the files. Does not wait.
+
+        Raises:
+            GpuUnavailableError: Some will not arrive.
+        """
+
+    def unwaited(self, dtypes: Collection[str]) -> list[tuple[str, int, int, Any]]:
+        """Return the tensors that have bytes, in the order of the files, without waiting for these.
+
+        Returns:
+            Names, addresses, lengths in bytes, and capsules of DLPack over the elements, for who waits before they are
+            used; `None` for element types that are not among `dtypes`.
+        """
+
     def check_streams(self, timeout: float | None = None) -> None:
         """Wait until all tensors have arrived for which streams wait.
 
@@ -613,8 +628,8 @@ class DeviceTensor:
             GpuUnavailableError: They will not arrive.
         """
 
-    def unwaited_bytes(self) -> DeviceBytes:
-        """Return the bytes without waiting for them, for who waits before they are used."""
+    def unwaited_bytes(self) -> Any:
+        """Return a capsule of DLPack over the bytes, in one dimension, for who waits before they are used."""
 
     def bits(self) -> DeviceBits:
         """Return the elements as unsigned integers of the same size, over the same memory.
@@ -676,22 +691,6 @@ class UnmappingPause:
     def __new__(cls) -> UnmappingPause: ...
     def end(self) -> None:
         """End the pause, as the end of this object does."""
-
-@final
-class DeviceBytes:
-    """The bytes of a tensor in device memory, in one dimension, perhaps still on their way. It keeps the memory."""
-
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        """Return a capsule over the bytes, as they are: no stream, device or copy makes a difference."""
-
-    def __dlpack_device__(self) -> tuple[int, int]: ...
 
 def create_store(path: _Path, *, allow_other_file_systems: bool = False) -> None:
     """Create an empty store in an empty or new directory on a tmpfs, such as one in ``/dev/shm``.

@@ -53,35 +53,34 @@ class OrderError(ValueError):
 
 def order_for(
     model: str | os.PathLike[str],
-    names: Iterable[str] | Callable[[], Iterable[str]],
+    names: Iterable[str] | None = None,
     order: Order = None,
-    content_id: Callable[[], str | None] | None = None,
+    trace: Callable[[], Trace | None] | None = None,
 ) -> list[str] | None:
     """Return the names of a model's tensors in the order of their use, as far as it is known; `None` if it is not.
 
     Args:
         model: The model's file or directory.
-        names: The names of its tensors, or a function that returns them if they are needed.
-        order: Where to find the order. With `None` or `True`, in the places of :func:`places`.
-        content_id: Returns the content id of the model's file, if the store knows it. A trace of another is passed
-            over.
+        names: The names of its tensors: others are left out. By default none is.
+        order: Where to find the order. With `None` or `True`, in the model's trace.
+        trace: Returns the model's trace, where it is needed. By default :func:`trace_for` does, for any content.
 
     Never fails because of an order file.
     """
     if order is False:
         return None
     if order is None or order is True:
-        trace = trace_for(model, content_id)
-        wanted = None if trace is None else trace.order()
+        found = trace_for(model) if trace is None else trace()
+        wanted = None if found is None else found.order()
     elif isinstance(order, (str, os.PathLike)):
-        trace = _try(os.fspath(order), missing_ok=False)
-        wanted = None if trace is None else trace.order()
+        found = _try(os.fspath(order), missing_ok=False)
+        wanted = None if found is None else found.order()
     else:
         wanted = [name for name in order if isinstance(name, str)]
     if wanted is None:
         return None
-    known = set(names() if callable(names) else names)
-    return [name for name in dict.fromkeys(wanted) if name in known] or None
+    known = None if names is None else set(names)
+    return [name for name in dict.fromkeys(wanted) if known is None or name in known] or None
 
 
 def trace_for(model: str | os.PathLike[str], content_id: Callable[[], str | None] | None = None) -> Trace | None:

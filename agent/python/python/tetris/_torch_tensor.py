@@ -41,7 +41,7 @@ DTYPES: dict[str, torch.dtype] = {
 }
 
 #: Element types that every version of torch takes over by DLPack.
-_BY_DLPACK = frozenset(("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8"))
+BY_DLPACK = frozenset(("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8"))
 
 
 def as_torch(tensor: _native.Tensor, mode: Mode) -> torch.Tensor | None:
@@ -51,7 +51,7 @@ def as_torch(tensor: _native.Tensor, mode: Mode) -> torch.Tensor | None:
     a write that gets past :class:`ReadOnlyTensor` must hurt nobody.
     """
     name, nbytes = tensor.dtype, tensor.nbytes
-    if nbytes and name in _BY_DLPACK:
+    if nbytes and name in BY_DLPACK:
         # One call, with the shape; frombuffer and view take three times as long.
         found = from_dlpack(tensor.__dlpack__())
         return ReadOnlyTensor.of(found) if mode == "read_only" else found

@@ -4,7 +4,7 @@ The node's daemon holds them (its *GPU mirror*, table ``[gpu_mirror]``)::
 
     import tetris.gpu, torch
 
-    model = tetris.gpu.load("model.safetensors", "cuda:0")     # returns when it is mapped; tensors may still come
+    model = tetris.gpu.load("model.safetensors", "cuda:0")     # returns when its places are known; bytes may still come
     weight = torch.from_dlpack(model["weight"])                # waits for this tensor alone
 
 The memory stays mapped, and cannot be evicted, as long as the model, one of its tensors or anything that a framework
@@ -67,6 +67,7 @@ def load(
 
     The file goes through the node's store first, so that the mirror has its tensors. What is on the device already is
     not copied again. The same tensors on the same device are mapped once in a process, however often they are loaded.
+    A thread may still map memory when this returns: waits for a tensor include that.
 
     Args:
         path: The file or directory.

@@ -70,6 +70,10 @@ impl Held for Fake {
         Ok(self.fate.arrived.load(Ordering::Relaxed))
     }
 
+    fn wait_mapped(&self, _: &ObjectId) -> Result<(), ClientError> {
+        Ok(())
+    }
+
     fn arrivals(&self) -> Option<Arrivals> {
         None
     }

@@ -136,7 +136,6 @@ impl CudaContext {
         Ok(self.attribute(which as u32)? != 0)
     }
 
-    /// Value of an attribute. One that the driver is too old to know counts as 0.
     /// Returns true if this device can read the other's memory over a link, without the host.
     pub(super) fn reaches(&self, other: &Self) -> Result<bool, MemoryError> {
         let mut can = 0;
@@ -147,6 +146,7 @@ impl CudaContext {
         Ok(can != 0)
     }
 
+    /// Value of an attribute. One that the driver is too old to know counts as 0.
     fn attribute(&self, which: u32) -> Result<c_int, MemoryError> {
         let mut value = 0;
         // SAFETY: `value` may be written; the device is the driver's.
@@ -192,13 +192,19 @@ impl CudaContext {
         Ok((free as u64, total as u64))
     }
 
-    /// The driver's description of the device.
-    pub(super) fn info(&self) -> Result<DeviceInfo, MemoryError> {
-        let (free_bytes, total_bytes) = self.memory()?;
+    /// The device's identity.
+    pub(super) fn uuid(&self) -> Result<DeviceUuid, MemoryError> {
         let mut uuid = sys::CUuuid { bytes: [0; 16] };
         // SAFETY: `uuid` may be written.
         let code = unsafe { (self.driver.device_uuid)(&raw mut uuid, self.device) };
         check(code, "ask for a device's identity")?;
+        Ok(DeviceUuid(uuid.bytes.map(|byte| byte as u8)))
+    }
+
+    /// The driver's description of the device.
+    pub(super) fn info(&self) -> Result<DeviceInfo, MemoryError> {
+        let (free_bytes, total_bytes) = self.memory()?;
+        let uuid = self.uuid()?;
         let mut name = [0u8; 256];
         let into = name.as_mut_ptr().cast::<c_char>();
         // SAFETY: 256 bytes may be written there; the driver terminates the name with 0.
@@ -206,7 +212,7 @@ impl CudaContext {
         check(code, "ask for a device's name")?;
         let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
         Ok(DeviceInfo {
-            uuid: DeviceUuid(uuid.bytes.map(|byte| byte as u8)),
+            uuid,
             name: name.to_string_lossy().into_owned(),
             total_bytes,
             free_bytes,

@@ -18,8 +18,8 @@ use super::host_memory::{CudaPinned, CudaRegistration};
 use super::result::{check, note};
 use crate::memory::bounds::check_inside;
 use crate::memory::{
-    Capabilities, DeviceInfo, DeviceMemory, Exported, HANDLE_BYTES, HostSlice, Mapped, MemoryError,
-    MemoryKind, Protection, StreamHandle, check_chunk_size, check_copy,
+    Capabilities, DeviceInfo, DeviceMemory, DeviceUuid, Exported, HANDLE_BYTES, HostSlice, Mapped,
+    MemoryError, MemoryKind, Protection, StreamHandle, check_chunk_size, check_copy,
 };
 
 const GRANULE_BYTES: u64 = 2 << 20;
@@ -164,6 +164,10 @@ impl DeviceMemory for IpcDevice {
 
     fn info(&self) -> Result<DeviceInfo, MemoryError> {
         self.context.info()
+    }
+
+    fn uuid(&self) -> Result<DeviceUuid, MemoryError> {
+        self.context.uuid()
     }
 
     fn capabilities(&self) -> Capabilities {

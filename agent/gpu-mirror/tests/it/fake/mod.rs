@@ -11,6 +11,7 @@ mod drivers;
 mod every_call;
 mod layouts;
 pub mod lifetimes;
+mod mappings;
 mod memory;
 mod options;
 pub mod outlives;

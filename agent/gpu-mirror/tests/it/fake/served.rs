@@ -241,9 +241,11 @@ pub fn told() -> (PathBuf, Vec<ObjectRef>) {
 /// Acquires the model, reports the result, and waits.
 fn client<D: DeviceMemory>(device: D) {
     let (socket, objects) = told();
-    match acquire(&socket, &objects, device) {
+    let model = acquire(&socket, &objects, device);
+    // Chunks can be mapped after it has returned.
+    let arrived = |model: Acquired<D>| model.wait_all(LONG).map(|()| model);
+    match model.and_then(arrived) {
         Ok(model) => {
-            model.wait_all(LONG).unwrap();
             check(&model);
             tell("as it should be");
             wait();

@@ -8,12 +8,13 @@ import torch
 
 from tetris import _native
 from tetris._agent import Mode
-from tetris._device.mirror import count_copied, dynamic_names, mirror_for, open_mirrored
+from tetris._device.mirror import count_copied, dynamic_names, mirror_for, open_mirrored, trace_once
 from tetris._device.module import Arriving, place
 from tetris._device.names import torch_device
 from tetris._device.slots import Slots
-from tetris._device.tensor import WAIT_S, Private, as_device_torch, is_private
+from tetris._device.tensor import WAIT_S, Private, is_private, unwaited
 from tetris._order import Order
+from tetris._torch_tensor import ReadOnlyTensor
 from tetris.errors import GpuUnavailableError
 
 
@@ -24,27 +25,28 @@ def load_mirrored(
     name = mirror_for(filename, device, private)
     if name is None:
         return None
+    trace = trace_once(filename)
     if private is None:
-        private = dynamic_names(filename)
-    model = open_mirrored(filename, name, order)
+        private = dynamic_names(trace())
+    model = open_mirrored(filename, name, order, trace)
     if model is None:
         return None
-    tensors = {}
     try:
-        for key, tensor in zip(model, model.values(), strict=True):
-            found = as_device_torch(tensor, mode)
-            if found is None:
-                return None
-            # A copy is for being written to.
-            tensors[key] = _copy(found) if is_private(key, private) else found
+        tensors = unwaited(model)
+        if tensors is not None:
+            model.wait(timeout=WAIT_S)
     except (GpuUnavailableError, TimeoutError) as error:
         count_copied(filename, name, error)
         return None
+    if tensors is None:
+        return None
+    for key, tensor in tensors.items():
+        # A copy is for being written to.
+        if is_private(key, private):
+            tensors[key] = tensor.clone()
+        elif mode == "read_only":
+            tensors[key] = ReadOnlyTensor.of(tensor)
     return tensors
-
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.as_subclass(torch.Tensor).clone()
 
 
 def load_model_mirrored(
@@ -64,15 +66,15 @@ def load_model_mirrored(
     name = mirror_for(filename, device, private)
     if name is None:
         return None
+    trace = trace_once(filename)
     if private is None:
-        private = dynamic_names(filename)
-    model = open_mirrored(filename, name, order)
+        private = dynamic_names(trace())
+    model = open_mirrored(filename, name, order, trace)
     if model is None:
         return None
     try:
-        found = {key: as_device_torch(tensor, "copy_on_write", wait=False) for key, tensor in model.items()}
-        tensors = {key: tensor for key, tensor in found.items() if tensor is not None}
-        if len(tensors) < len(found):
+        tensors = unwaited(model)
+        if tensors is None:
             return None
         result = _place(module, filename, model, tensors, private, overlap)
     except (GpuUnavailableError, TimeoutError) as error:
@@ -96,7 +98,7 @@ def _place(
         # What is read now has to be there.
         if not overlap or is_private(key, private) or (key in slots and slots[key].dtype != tensor.dtype):
             model[key].wait(WAIT_S)
-    given = {key: _copy(tensor) if is_private(key, private) else tensor for key, tensor in tensors.items()}
+    given = {key: tensor.clone() if is_private(key, private) else tensor for key, tensor in tensors.items()}
     placed = place(module, given, target, slots)
     slots = placed.slots
     if overlap and not model.is_ready():

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tetris import _native
-from tetris._agent import agent
 from tetris._arguments import may_be_file
 from tetris._device.names import mirror_device
 from tetris._device.template import keep_as_asked
 from tetris._log import logger
 from tetris._order import Order, content_id, order_for, trace_for
+from tetris._trace import Trace
 from tetris.errors import GpuUnavailableError, LoadError
 
 
@@ -70,15 +72,29 @@ def mirror_for(filename: Any, device: Any, private: Any = None) -> str | None:
     return None if private is None and is_adapter(filename) else name
 
 
-def open_mirrored(path: Any, device: str, order: Order = None) -> _native.DeviceModel | None:
+def trace_once(path: Any) -> Callable[[], Trace | None]:
+    """Return a function that reads the trace of a file or directory at its first call."""
+    return functools.cache(lambda: trace_for(path, lambda: content_id(path)))
+
+
+def open_mirrored(
+    path: Any, device: str, order: Order = None, trace: Callable[[], Trace | None] | None = None
+) -> _native.DeviceModel | None:
     """Return the mirror's model for a file or directory; `None` if it is to be loaded without the mirror.
 
     The log says why, once for each device, and :func:`device_loads` counts it.
+
+    Args:
+        path: The file or directory.
+        device: The device of the mirror's.
+        order: In which order tensors come.
+        trace: Returns the trace of `path`, if the caller has use for it as well.
     """
     try:
         from tetris import gpu
 
-        names = order_for(path, lambda: agent().open_file(path).tensors(), order, lambda: content_id(path))
+        # The mirror passes over names that the model does not have.
+        names = order_for(path, None, order, trace_once(path) if trace is None else trace)
         model = gpu.load(path, device, order=names)
     except (LoadError, TypeError, ValueError) as error:
         # The loader that takes its place reports the error.
@@ -92,12 +108,11 @@ def open_mirrored(path: Any, device: str, order: Order = None) -> _native.Device
     return model
 
 
-def dynamic_names(path: Any) -> frozenset[str]:
+def dynamic_names(trace: Trace | None) -> frozenset[str]:
     """Return the tensors of a file that differ between initializations, as far as they were recorded.
 
     Initialization writes to them, or replaces them, so that each process needs its own.
     """
-    trace = trace_for(path, lambda: content_id(path))
     return frozenset() if trace is None else trace.origins.dynamic
 
 

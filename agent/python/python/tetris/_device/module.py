@@ -25,8 +25,8 @@ _arriving: weakref.WeakKeyDictionary[torch.nn.Module, Arriving] = weakref.WeakKe
 def wait(module: torch.nn.Module, timeout: float | None = None) -> None:
     """Wait until all weights of a module that was loaded with ``overlap=True`` have arrived.
 
-    Needed before anything but calls of the module and its parts uses the weights: ``torch.compile``, the capture of a
-    CUDA graph, ``state_dict``, ``copy.deepcopy``.
+    Needed before ``torch.compile`` with ``fullgraph=True``, the capture of a CUDA graph and ``copy.deepcopy`` of the
+    module, and before code that takes bytes past torch's functions outside calls of the module that owns them.
 
     Args:
         module: The module.
@@ -52,10 +52,11 @@ class Arriving:
         self._lock = threading.Lock()
         # Tied tensors have several names, of which the file has one.
         self._tensors = {name: tensor for name, tensor in slots.items() if name in names and name in model}
-        watched = [(tensor, name) for name, tensor in self._tensors.items()]
+        arriving = set(model.arriving())
+        watched = [(tensor, name) for name, tensor in self._tensors.items() if name in arriving]
         self._streams = StreamWaits.of(model)
         self._first_use = FirstUse(
-            module, watched, self._wait_for, self.wait_for_all, self._check, slots.parts.values()
+            module, watched, self._wait_for, self.wait_for_all, self._check, self._wait_on_host, slots.parts
         )
         _arriving[module] = self
 
@@ -72,6 +73,16 @@ class Arriving:
         try:
             if self._streams is not None and self._streams.wait_for(names):
                 return True
+        except GpuUnavailableError as error:
+            self._copy(error)
+            self._stop()
+            return False
+        self._wait_on_host(names)
+        return False
+
+    def _wait_on_host(self, names: list[str]) -> None:
+        """Wait for tensors."""
+        try:
             for name in names:
                 self._model.wait(name, timeout=WAIT_S)
             complete = self._model.is_ready()
@@ -80,7 +91,6 @@ class Arriving:
             complete = True
         if complete:
             self._stop()
-        return False
 
     def _check(self) -> None:
         """Make sure that what streams have waited for in a call has arrived, before its result is used."""
@@ -118,7 +128,8 @@ class Arriving:
             count_copied(self._filename, self._model.device, reason)
             device = torch_device(self._model.device)
             loaded = load_file(self._filename, device=device, private=True)
-            with torch.no_grad():
+            # That is no use of them.
+            with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
                 for name, tensor in tensors.items():
                     tensor.data = loaded[name]
 
@@ -239,9 +250,15 @@ def _plain_names(
 
 def _merged(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """Return the old object with the new memory, or the new one where torch cannot do that."""
-    data = new.data if new.dtype == old.dtype else new.data.to(old.dtype)
+    is_parameter = isinstance(old, torch.nn.Parameter)
+    if old.is_meta and new.dtype == old.dtype and isinstance(new, torch.nn.Parameter) == is_parameter:
+        # torch has made a parameter of it.
+        return new
+    data = new.data if new.requires_grad else new
+    if new.dtype != old.dtype:
+        data = data.to(old.dtype)
     if old.is_meta:
-        return new if data.dtype == new.dtype else _like(old, data)
+        return _like(old, data)
     old.data = data
     return old
 

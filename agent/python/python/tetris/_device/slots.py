@@ -8,6 +8,18 @@ from typing import Any
 import torch
 
 
+def parts_of(module: torch.nn.Module) -> dict[str, torch.nn.Module]:
+    """Return a module and its parts by their paths, as ``named_modules(remove_duplicate=False)`` does, in less time."""
+    found: dict[str, torch.nn.Module] = {}
+    left = [("", module)]
+    while left:
+        path, part = left.pop()
+        found[path] = part
+        prefix = f"{path}." if path else ""
+        left.extend((prefix + name, child) for name, child in reversed(part._modules.items()) if child is not None)
+    return found
+
+
 class Slots:
     """The places of a module's parameters and buffers, those of tied ones under each of their names.
 
@@ -19,7 +31,7 @@ class Slots:
 
     def __init__(self, module: torch.nn.Module) -> None:
         #: The module's parts by their paths.
-        self.parts: dict[str, torch.nn.Module] = dict(module.named_modules(remove_duplicate=False))
+        self.parts: dict[str, torch.nn.Module] = parts_of(module)
         #: The dictionary that has a tensor, and its name there, by the tensor's full name: parameters, then buffers.
         self._owners: dict[str, tuple[dict[str, Any], str]] = {}
         buffers: dict[str, tuple[dict[str, Any], str]] = {}

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from tetris import _native
 from tetris._agent import Mode
 from tetris._device.capture import guard_captures
 from tetris._device.names import torch_device
-from tetris._torch_tensor import DTYPES, ReadOnlyTensor
+from tetris._torch_tensor import BY_DLPACK, DTYPES, ReadOnlyTensor
 
 #: Of which tensors copies are to be made: all, none, those of these names, or those that a function chooses by name.
 Private = bool | Collection[str] | Callable[[str], bool]
@@ -23,6 +24,25 @@ WAIT_S = 600.0
 _made: dict[int, int] = {}
 
 
+def unwaited(model: _native.DeviceModel) -> dict[str, torch.Tensor] | None:
+    """Return the tensors of a model, which keep it; ``None`` if torch lacks an element type or shape of one.
+
+    The bytes may still be on their way: nothing may use a tensor before the model's ``wait``.
+    """
+    found: dict[str, torch.Tensor | None] = dict.fromkeys(model.keys())
+    for name, address, nbytes, capsule in model.unwaited(BY_DLPACK):
+        if capsule is not None:
+            # One call: with a storage of bytes it takes four.
+            found[name] = from_dlpack(capsule)
+            _made[address] = nbytes
+    _guard(torch_device(model.device))
+    for name, tensor in found.items():
+        if tensor is None:
+            found[name] = as_device_torch(model[name], "copy_on_write", wait=False)
+    tensors = {name: tensor for name, tensor in found.items() if tensor is not None}
+    return tensors if len(tensors) == len(found) else None
+
+
 def as_device_torch(tensor: _native.DeviceTensor, mode: Mode, *, wait: bool = True) -> torch.Tensor | None:
     """Return a tensor over the same device memory, which keeps it; ``None`` if torch has no such element type or shape.
 
@@ -32,11 +52,12 @@ def as_device_torch(tensor: _native.DeviceTensor, mode: Mode, *, wait: bool = Tr
         GpuUnavailableError: The bytes will not arrive.
         TimeoutError: They have not arrived within 600 seconds.
     """
-    dtype = DTYPES.get(tensor.dtype)
+    name = tensor.dtype
+    dtype = DTYPES.get(name)
     if dtype is None:
         return None
     shape = tensor.shape
-    if tensor.dtype == "F4":
+    if name == "F4":
         # Two elements are one of torch's.
         if not shape or shape[-1] % 2:
             return None
@@ -54,13 +75,17 @@ def as_device_torch(tensor: _native.DeviceTensor, mode: Mode, *, wait: bool = Tr
 def device_storage(tensor: _native.DeviceTensor) -> torch.UntypedStorage:
     """Return torch's storage over the bytes of a tensor, which it keeps. They may still be on their way."""
     # Bytes, since torch takes fewer element types by DLPack than it has.
-    # As a capsule: torch asks objects for their device and a stream first, which takes longer than the rest.
-    storage = torch.from_dlpack(tensor.unwaited_bytes().__dlpack__()).untyped_storage()
+    storage = from_dlpack(tensor.unwaited_bytes()).untyped_storage()
     _made[storage.data_ptr()] = storage.nbytes()
-    guard_optimizers()
-    if storage.device.type == "cuda":
-        guard_captures()
+    _guard(storage.device)
     return storage
+
+
+def _guard(device: Any) -> None:
+    """Watch what would write to the mirror's memory, or unmap it too early."""
+    guard_optimizers()
+    if torch.device(device).type == "cuda":
+        guard_captures()
 
 
 def has_made() -> bool:

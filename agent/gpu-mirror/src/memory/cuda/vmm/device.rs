@@ -18,8 +18,8 @@ use crate::memory::cuda::host_memory::{CudaPinned, CudaRegistration};
 use crate::memory::cuda::result::check;
 use crate::memory::device::NO_LINK;
 use crate::memory::{
-    Capabilities, DeviceInfo, DeviceMemory, Exported, HostSlice, MemoryError, MemoryKind,
-    Protection, StreamHandle, check_chunk_size, check_copy,
+    Capabilities, DeviceInfo, DeviceMemory, DeviceUuid, Exported, HostSlice, MemoryError,
+    MemoryKind, Protection, StreamHandle, check_chunk_size, check_copy,
 };
 
 /// A device. Clones refer to the same device.
@@ -96,6 +96,10 @@ impl DeviceMemory for VmmDevice {
         self.context.info()
     }
 
+    fn uuid(&self) -> Result<DeviceUuid, MemoryError> {
+        self.context.uuid()
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             granule_bytes: self.granule_bytes,
@@ -121,6 +125,10 @@ impl DeviceMemory for VmmDevice {
             address,
             bytes,
         })
+    }
+
+    fn address_of(range: &VmmRange) -> Option<u64> {
+        Some(range.address)
     }
 
     fn create(&self, bytes: u64) -> Result<VmmChunk, MemoryError> {
