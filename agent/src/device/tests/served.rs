@@ -1,5 +1,6 @@
 //! A server on the simulated device in this process, and models over several connections.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -399,4 +400,22 @@ fn a_file_that_has_changed_is_not_known() {
             .load(&world.agent, &path, &simulated())
             .unwrap(),
     );
+}
+
+#[test]
+fn a_known_model_counts_only_if_its_file_has_the_bytes() {
+    let world = World::new(64);
+    let path = world.file(1..3);
+    check(&world.load(1..3, 9, &simulated()).unwrap());
+    let (known, options) = (known(&world, &path), LoadOptions::default());
+    let asked = Cell::new(0);
+    let ask = || asked.replace(asked.get() + 1);
+    assert_eq!(known.while_compared(&world.agent, &options, ask), Some(0));
+    // The same file, with other bytes behind its header.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let len = bytes.len();
+    bytes[len - 2 * MIB..].fill(77);
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(known.while_compared(&world.agent, &options, ask), None);
+    assert_eq!(asked.get(), 2, "it is asked meanwhile");
 }
