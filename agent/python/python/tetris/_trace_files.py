@@ -74,7 +74,14 @@ class TraceFiles(Generic[T]):
             yield self._in_cache(directory)
 
     def find(self, model: str | os.PathLike[str], content_id: Callable[[], str | None] | None = None) -> T | None:
-        """Return the first trace of a model in the places of :meth:`places` that fits it; `None` without any.
+        """Return the first trace of a model in the places of :meth:`places` that fits it; `None` without any."""
+        found = self.find_file(model, content_id)
+        return None if found is None else found[1]
+
+    def find_file(
+        self, model: str | os.PathLike[str], content_id: Callable[[], str | None] | None = None
+    ) -> tuple[str, T] | None:
+        """Return the file of :meth:`find`, and the trace in it.
 
         Args:
             model: The model's file or directory.
@@ -90,10 +97,14 @@ class TraceFiles(Generic[T]):
             if trace.models and not asked:
                 asked, known = True, content_id() if content_id is not None else None
             if not trace.models or known is None or known in trace.models:
-                return trace
+                return path, trace
             logger.info("%s is passed over: it is a trace of other content than that of %s", path, model)
         known = known if asked or content_id is None else content_id()
-        return None if known is None else self.attempt(self._of_content(known), missing_ok=True)
+        if known is None:
+            return None
+        path = self._of_content(known)
+        trace = self.attempt(path, missing_ok=True)
+        return None if trace is None else (path, trace)
 
     def attempt(self, path: str, *, missing_ok: bool) -> T | None:
         """Return the trace in a file; `None` of a file that is missing or none, and the log says why."""
@@ -127,8 +138,8 @@ class TraceFiles(Generic[T]):
         files = [self._beside(path), cached] if to is None else [os.fspath(to)]
         before = self._first(files)
         # A file of unknown content has none: a trace of a known one is worth more.
-        if before is not None and before.models == trace.models and not before.is_full():
-            trace = before + trace
+        if before is not None and before.models == trace.models:
+            trace = before if before.is_full() else before + trace
         return self._write(path, self._encode(trace), to, cached), trace
 
     def write(self, model: str | os.PathLike[str], text: str, to: str | os.PathLike[str] | None = None) -> str:
