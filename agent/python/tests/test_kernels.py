@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import random
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -373,23 +374,29 @@ def test_larger_calls_are_refused_before_memory_is_taken(path: Path, monkeypatch
         # One element of each far from the other, and one for all.
         ["aten.neg.default", [tensor([2], strides=[big])], {}],
         ["aten.neg.default", [tensor([1 << 40], strides=[0])], {}],
-        # Small arguments with large results, known beforehand or not.
+        # Small arguments with large results.
         ["aten.zeros.default", [[1 << 40]], {"device": {"device": "cpu"}}],
-        ["aten.repeat.default", [tensor([1024]), [1 << 30]], {}],
-        ["aten.arange.default", [1e12], {}],
+        ["aten.repeat.default", [tensor([1]), [1 << 20, 1 << 20]], {}],
         ["aten.resize_.default", [tensor([1]), [1 << 40]], {}],
+    ]
+    # Larger than the machine's memory.
+    refused = [
+        ["aten.arange.default", [1e12], {}],
+        ["aten.arange.default", [1 << 40], {}],
         ["aten.bincount.default", [tensor([4], "int64"), None, 1 << 40], {}],
         # A product of a column and a row, within another operator.
-        ["aten.linear.default", [tensor([4096, 1]), tensor([4096, 1])], {}],
+        ["aten.linear.default", [tensor([100_000, 1]), tensor([100_000, 1])], {}],
     ]
     small = [["aten.neg.default", [tensor([big - 1])], {}], ["aten.bincount.default", [tensor([4], "int64")], {}]]
-    write(path, *calls, *small)
+    write(path, *calls, *refused, *small)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
     made: list[int] = []
     make = _kernels_replay._made_up
     monkeypatch.setattr(_kernels_replay, "_made_up", lambda *args: made.append(args[1]) or make(*args))
     loaded = load_kernels(path, "cpu", limit_bytes=LIMIT)
-    assert loaded == LoadedKernels(str(kernels_file(path)), ran=len(small), too_large=len(calls))
-    assert made == [[big - 1], [4]]
+    assert loaded == LoadedKernels(str(kernels_file(path)), ran=len(small), too_large=len(calls), failed=len(refused))
+    assert all(sizes == [] or sizes[0] <= 100_000 for sizes in made[:-2]) and made[-2:] == [[big - 1], [4]]
+    assert resource.getrlimit(resource.RLIMIT_AS) == limits
 
 
 def test_calls_that_fail_are_counted_and_the_others_run(path: Path) -> None:
@@ -472,6 +479,14 @@ def test_a_process_loads_the_kernels_of_each_model_on_its_device(monkeypatch: py
     warm._serve(theirs, "cpu", ["one", "two"], "warm_jobs:prepare")
     assert events == [("one", "cpu"), ("two", "cpu"), "prepared"]
     assert ours.recv()[0] and ours.recv()[0]
+
+
+def test_a_process_needs_no_compiler_for_kernels(path: Path) -> None:
+    with record_kernels(path):
+        first_token(decoder(), tokens(16, "cpu"))
+    with Pool(1, device="cpu", kernels=[path]) as pool:
+        assert pool.run("warm_jobs:has_module", "tetris._kernels_replay").result(LONG_S)
+        assert not pool.run("warm_jobs:has_module", "torch._dynamo").result(LONG_S)
 
 
 def test_a_pool_refuses_kernels_without_a_device() -> None:

@@ -23,6 +23,10 @@ def prepare_after_kernels() -> None:
     LEFT.append("kernels" if "tetris._kernels_replay" in sys.modules else "no kernels")
 
 
+def has_module(name: str) -> bool:
+    return name in sys.modules
+
+
 def left() -> list[str]:
     return LEFT
 

@@ -24,7 +24,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from tetris._trace_files import TraceFiles, content_id, read_document
@@ -47,33 +47,6 @@ _NAME = re.compile(r"\w+", re.ASCII)
 #: Kinds of names that a value may be.
 NAMES = ("dtype", "layout", "memory_format", "device")
 FLOATS = ("inf", "-inf", "nan")
-
-
-@dataclass(frozen=True)
-class LoadedKernels:
-    """Outcome of :func:`tetris.warm.load_kernels`."""
-
-    #: The kernels file; `None` if the model has none that can be used.
-    path: str | None = None
-    #: Number of calls that ran.
-    ran: int = 0
-    #: Number of calls of operators that this version of torch does not have, or that a trace may not call.
-    unknown: int = 0
-    #: Number of calls that would have taken more memory than allowed.
-    too_large: int = 0
-    #: Number of calls that raised an error.
-    failed: int = 0
-    #: Number of calls that were left when the time was over.
-    late: int = 0
-
-    @property
-    def left_out(self) -> int:
-        """Number of calls that did not run."""
-        return self.unknown + self.too_large + self.failed + self.late
-
-
-#: Names of the counts of :class:`LoadedKernels`, in their order.
-OUTCOMES = tuple(one.name for one in fields(LoadedKernels) if one.name != "path")
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,26 @@ import contextlib
 import json
 import math
 import os
+import resource
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from tetris._kernels import OUTCOMES, LoadedKernels, kernels_of
+from tetris._kernels import kernels_of
 from tetris._log import logger
 
 #: Operators that a trace may not call. An assertion about a tensor whose contents are made up ends a device's context.
 _REFUSED = ("_assert", "_functional_assert", "from_file", "manual_seed", "save", "sym_constrain")
+#: Bytes of the largest element.
+_LARGEST = 16
+#: Memory of a call, as a multiple of the limit of its arguments: those, results, and memory that operators work with.
+_ROOM = 4
+#: Address space of a thread that an operator may start: its stack and its arena of malloc(3).
+_THREAD_BYTES = 192 << 20
 #: Seconds after which no further call begins.
 MAX_S = 300.0
 
@@ -32,27 +38,31 @@ class _TooLargeError(Exception):
     """A call that takes more memory than allowed."""
 
 
-def load(path: str | os.PathLike[str], device: str | torch.device, limit_bytes: int) -> LoadedKernels:
-    """Implement :func:`tetris.warm.load_kernels`."""
+def load(
+    path: str | os.PathLike[str], device: str | torch.device, limit_bytes: int
+) -> tuple[str | None, Mapping[str, int]]:
+    """Run the calls of a model's trace, and return its file and the number of calls by their outcome.
+
+    Outcomes are the fields of :class:`tetris.warm.LoadedKernels`, and it has the rest, too.
+    """
     target = torch.device(device)
+    counts: Counter[str] = Counter()
     found = kernels_of(path)
     if found is None:
         logger.warning("no kernels are loaded for %s: it has no trace of them", path)
-        return LoadedKernels()
+        return None, counts
     file, trace = found
     calls = trace.devices.get(target.type)
     if calls is None:
         known = ", ".join(trace.devices) or "none"
         logger.warning("%s is passed over: expected kernels of %s, found those of %s", file, target.type, known)
-        return LoadedKernels(path=file)
-    counts: Counter[str] = Counter()
-    with _on(target), _quiet(), torch.inference_mode():
+        return file, counts
+    with _on(target, _ROOM * limit_bytes), _quiet(), torch.inference_mode():
         end = time.monotonic() + MAX_S
         for call in calls:
             counts["late" if time.monotonic() > end else _outcome(file, call, target, limit_bytes)] += 1
-    loaded = LoadedKernels(file, *(counts[outcome] for outcome in OUTCOMES))
-    logger.debug("kernels of %s: %s", path, loaded)
-    return loaded
+    logger.debug("calls of kernels in %s: %s", file, dict(counts))
+    return file, counts
 
 
 def _outcome(file: str, call: str, target: torch.device, limit_bytes: int) -> str:
@@ -71,32 +81,17 @@ def _outcome(file: str, call: str, target: torch.device, limit_bytes: int) -> st
 
 
 def _run(operator: str, args: list[Any], kwargs: dict[str, Any], target: torch.device, limit_bytes: int) -> None:
-    """Run a call once, if its arguments and its results have at most so many bytes each.
+    """Run a call once, if its arguments have at most so many bytes.
 
     Raises:
         _UnknownError: It may not be called.
         _TooLargeError: It takes more memory.
     """
     function = _operator(operator)
-    _Bytes(limit_bytes).of([*args, *kwargs.values()])
-    meta = torch.device("meta")
-    try:
-        with torch.inference_mode(False), torch.no_grad(), _Results(limit_bytes):
-            _call(function, args, kwargs, meta, _on_meta)
-    except _TooLargeError:
-        raise
-    except Exception:
-        # The sizes of its results depend on contents, or nobody has said how: its numbers bound them.
-        if _bound([*args, *kwargs.values()]) > limit_bytes:
-            raise _TooLargeError from None
-    _call(function, args, kwargs, target, _made_up)
-
-
-def _call(
-    function: Any, args: list[Any], kwargs: dict[str, Any], target: torch.device, tensor: Callable[..., torch.Tensor]
-) -> Any:
-    decoded = [_decoded(value, target, tensor) for value in args]
-    return function(*decoded, **{name: _decoded(value, target, tensor) for name, value in kwargs.items()})
+    if sum(_nbytes(value) for value in (*args, *kwargs.values())) > limit_bytes:
+        raise _TooLargeError
+    decoded = [_decoded(value, target) for value in args]
+    function(*decoded, **{name: _decoded(value, target) for name, value in kwargs.items()})
 
 
 def _operator(name: str) -> Any:
@@ -117,15 +112,15 @@ def _operator(name: str) -> Any:
     return function
 
 
-def _decoded(value: Any, target: torch.device, tensor: Callable[..., torch.Tensor]) -> Any:
+def _decoded(value: Any, target: torch.device) -> Any:
     if isinstance(value, list):
-        return [_decoded(one, target, tensor) for one in value]
+        return [_decoded(one, target) for one in value]
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
     if kind == "tensor":
         dtype, sizes, strides, device = content
-        return tensor(_named(dtype, torch.dtype), sizes, strides, _device(device, target))
+        return _made_up(_named(dtype, torch.dtype), sizes, strides, _device(device, target))
     if kind == "device":
         return _device(content, target)
     if kind == "float":
@@ -134,7 +129,7 @@ def _decoded(value: Any, target: torch.device, tensor: Callable[..., torch.Tenso
 
 
 def _device(kind: str, target: torch.device) -> torch.device:
-    if target.type == "meta" or kind == target.type:
+    if kind == target.type:
         return target
     if kind != "cpu":
         raise _UnknownError
@@ -156,12 +151,6 @@ def _made_up(dtype: torch.dtype, sizes: list[int], strides: list[int] | None, de
     return fill(_extent(sizes, strides), dtype=dtype, device=device).as_strided(sizes, strides)
 
 
-def _on_meta(dtype: torch.dtype, sizes: list[int], strides: list[int] | None, device: torch.device) -> torch.Tensor:
-    if strides is None:
-        return torch.empty(sizes, dtype=dtype, device=device)
-    return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
-
-
 def _extent(sizes: list[int], strides: list[int]) -> int:
     """Number of elements from a tensor's first to its last in memory."""
     if 0 in sizes:
@@ -169,83 +158,67 @@ def _extent(sizes: list[int], strides: list[int]) -> int:
     return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
-class _Bytes:
-    """A sum of bytes with a limit."""
+def _nbytes(value: Any) -> int:
+    """Bytes of the tensors in an encoded value, and of a tensor of the largest elements that its sizes may be those of.
 
-    def __init__(self, limit: int) -> None:
-        self._left = limit
-
-    def of(self, value: Any) -> None:
-        """Add the bytes of the tensors in an encoded value.
-
-        Raises:
-            _TooLargeError: There are more than allowed.
-        """
-        if isinstance(value, list):
-            for one in value:
-                self.of(one)
-        elif isinstance(value, dict) and "tensor" in value:
-            self._add(*value["tensor"])
-
-    def _add(self, dtype: str, sizes: list[int], strides: list[int] | None, _device: str) -> None:
-        # Elements that are one in memory, as of an expanded tensor, are read one by one all the same.
+    Elements of a tensor that are one in memory, as of an expanded one, count one by one: they are read one by one.
+    """
+    if isinstance(value, dict) and "tensor" in value:
+        dtype, sizes, strides, _ = value["tensor"]
         count = math.prod(sizes)
         extent = count if strides is None else _extent(sizes, strides)
-        self._left -= max(count, extent) * _named(dtype, torch.dtype).itemsize
-        if self._left < 0:
-            raise _TooLargeError
-
-
-class _Results(TorchDispatchMode):
-    """Bounds the results of operators, and of those that they consist of, on the meta device."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self._limit = limit
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        results = func(*args, **(kwargs or {}))
-        tensors = [results] if isinstance(results, torch.Tensor) else results
-        for one in tensors if isinstance(tensors, (list, tuple)) else ():
-            if isinstance(one, torch.Tensor) and one.numel() * one.itemsize > self._limit:
-                raise _TooLargeError
-        return results
-
-
-def _bound(value: Any) -> int:
-    """Bytes that results of a call can have, by its encoded arguments: of the largest tensor, times all numbers."""
-    counts, numbers = [1], [16]
-
-    def see(value: Any) -> None:
-        if isinstance(value, list):
-            for one in value:
-                see(one)
-        elif isinstance(value, dict) and "tensor" in value:
-            counts.append(math.prod(value["tensor"][1]))
-        elif isinstance(value, (int, float)):
-            numbers.append(max(1, math.ceil(abs(value))))
-
-    see(value)
-    return max(counts) * math.prod(numbers)
+        return max(count, extent) * _named(dtype, torch.dtype).itemsize
+    if not isinstance(value, list):
+        return 0
+    numbers = [abs(one) for one in value if type(one) is int]
+    return sum(map(_nbytes, value)) + (math.prod(numbers) * _LARGEST if numbers else 0)
 
 
 @contextlib.contextmanager
-def _on(target: torch.device) -> Iterator[None]:
-    """Run on a device, with the process's random numbers as they were, and wait for it at the end."""
+def _on(target: torch.device, room: int) -> Iterator[None]:
+    """Run on a device, with random numbers as they were, and wait for it at the end.
+
+    Memory is limited to so many bytes more than now: sizes of results are known only to their operators.
+    """
     if target.type == "cpu":
-        with torch.random.fork_rng([]):
+        with torch.random.fork_rng([]), _address_space(room):
             yield
         return
     module = getattr(torch, target.type)
     index = module.current_device() if target.index is None else target.index
     with torch.random.fork_rng([index], device_type=target.type), module.device(index):
-        yield
-        # Raises an error of the device: its context is not one for a model any more.
-        module.synchronize()
+        with _device_memory(module, index, room) if target.type == "cuda" else contextlib.nullcontext():
+            yield
+            # Raises an error of the device: its context is not one for a model any more.
+            module.synchronize()
         # The memory is other processes' until it is needed. That of libraries, such as workspaces, stays.
         module.empty_cache()
+
+
+@contextlib.contextmanager
+def _address_space(room: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    most = used + room + torch.get_num_threads() * _THREAD_BYTES
+    others = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([most, *others]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@contextlib.contextmanager
+def _device_memory(module: Any, index: int, room: int) -> Iterator[None]:
+    # Older versions of torch do not tell; they have no limit by default.
+    before = getattr(module, "get_per_process_memory_fraction", lambda _: 1.0)(index)
+    share = (module.memory_reserved(index) + room) / module.get_device_properties(index).total_memory
+    module.set_per_process_memory_fraction(min(share, before), index)
+    try:
+        yield
+    finally:
+        module.set_per_process_memory_fraction(before, index)
 
 
 @contextlib.contextmanager

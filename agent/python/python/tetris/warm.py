@@ -21,10 +21,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Self
-
-from tetris._kernels import LoadedKernels
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +36,29 @@ READY_S, END_S = 600.0, 5.0
 
 class WarmError(RuntimeError):
     """A process could not be made ready, or ended without a result."""
+
+
+@dataclass(frozen=True)
+class LoadedKernels:
+    """Outcome of :func:`load_kernels`."""
+
+    #: The kernels file; `None` if the model has none that can be used.
+    path: str | None = None
+    #: Number of calls that ran.
+    ran: int = 0
+    #: Number of calls of operators that this version of torch does not have, or that a trace may not call.
+    unknown: int = 0
+    #: Number of calls whose arguments have more bytes than allowed.
+    too_large: int = 0
+    #: Number of calls that raised an error.
+    failed: int = 0
+    #: Number of calls that were left when the time was over.
+    late: int = 0
+
+    @property
+    def left_out(self) -> int:
+        """Number of calls that did not run."""
+        return self.unknown + self.too_large + self.failed + self.late
 
 
 class Job:
@@ -286,15 +308,17 @@ def load_kernels(
     Args:
         path: The model's file or directory, or a kernels file.
         device: The device, such as ``"cuda:0"`` or ``"cpu"``.
-        limit_bytes: Most bytes of the arguments of a call, and of each of its results. Larger calls are left out:
-            with other sizes they might have other kernels.
+        limit_bytes: Most bytes of the arguments of a call. Larger calls are left out, since with other sizes they might
+            have other kernels. A call that takes more than four times as much for everything fails: meanwhile,
+            PyTorch's memory on the device is limited, or on the CPU the process's address space.
 
     Raises:
         RuntimeError: The device cannot be used, or not any more.
     """
     from tetris import _kernels_replay
 
-    return _kernels_replay.load(path, device, limit_bytes)
+    file, counts = _kernels_replay.load(path, device, limit_bytes)
+    return LoadedKernels(file, counts["ran"], counts["unknown"], counts["too_large"], counts["failed"], counts["late"])
 
 
 def _serve(connection: Connection, device: str | None, kernels: Sequence[str], prepare: str | None) -> None:
