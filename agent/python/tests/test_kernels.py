@@ -10,6 +10,7 @@ import random
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import model_files
@@ -346,6 +347,8 @@ def test_only_operators_of_aten_are_called(path: Path, custom: list[int], tmp_pa
         ["aten.neg.default", [tensor([3], "no_such_dtype")], {}],
         ["aten.neg.default", [tensor([3], "ones")], {}],
         ["aten.neg.default", [{"tensor": ["float32", [3], None, "cuda"]}], {}],
+        ["tetris_test.neg.default", [tensor([3])], {}],
+        ["aten.len.Tensor", [tensor([3])], {}],
         ["_C._cuda_init.default", [], {}],
         ["prim.Print.default", ["x"], {}],
     ]
@@ -379,13 +382,14 @@ def test_larger_calls_are_refused_before_memory_is_taken(path: Path, monkeypatch
         ["aten.repeat.default", [tensor([1]), [1 << 20, 1 << 20]], {}],
         ["aten.resize_.default", [tensor([1]), [1 << 40]], {}],
     ]
-    # Larger than the machine's memory.
+    # What operators say only when they run.
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     refused = [
         ["aten.arange.default", [1e12], {}],
         ["aten.arange.default", [1 << 40], {}],
         ["aten.bincount.default", [tensor([4], "int64"), None, 1 << 40], {}],
         # A product of a column and a row, within another operator.
-        ["aten.linear.default", [tensor([100_000, 1]), tensor([100_000, 1])], {}],
+        ["aten.linear.default", [tensor([20_000, 1]), tensor([20_000, 1])], {}],
     ]
     small = [["aten.neg.default", [tensor([big - 1])], {}], ["aten.bincount.default", [tensor([4], "int64")], {}]]
     write(path, *calls, *refused, *small)
@@ -395,8 +399,33 @@ def test_larger_calls_are_refused_before_memory_is_taken(path: Path, monkeypatch
     monkeypatch.setattr(_kernels_replay, "_made_up", lambda *args: made.append(args[1]) or make(*args))
     loaded = load_kernels(path, "cpu", limit_bytes=LIMIT)
     assert loaded == LoadedKernels(str(kernels_file(path)), ran=len(small), too_large=len(calls), failed=len(refused))
-    assert all(sizes == [] or sizes[0] <= 100_000 for sizes in made[:-2]) and made[-2:] == [[big - 1], [4]]
+    assert all(sizes == [] or sizes[0] <= 20_000 for sizes in made[:-2]) and made[-2:] == [[big - 1], [4]]
     assert resource.getrlimit(resource.RLIMIT_AS) == limits
+
+
+class FakeCuda:
+    """The part of `torch.cuda` that limits memory: 1,000 bytes, of which PyTorch has 100."""
+
+    def __init__(self) -> None:
+        self.fractions: list[tuple[float, int]] = []
+
+    def get_device_properties(self, index: int) -> Any:
+        return SimpleNamespace(total_memory=1000)
+
+    def memory_reserved(self, index: int) -> int:
+        return 100
+
+    def set_per_process_memory_fraction(self, fraction: float, index: int) -> None:
+        self.fractions.append((fraction, index))
+
+
+def test_memory_of_a_device_is_limited_meanwhile() -> None:
+    for room, expected in ((400, 0.5), (4000, 1.0)):
+        cuda = FakeCuda()
+        with pytest.raises(KeyError), _kernels_replay._device_memory(cuda, 3, room):
+            assert cuda.fractions == [(expected, 3)]
+            raise KeyError("a call's")
+        assert cuda.fractions[1:] == [(1.0, 3)]
 
 
 def test_calls_that_fail_are_counted_and_the_others_run(path: Path) -> None:
