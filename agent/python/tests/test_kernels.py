@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import random
 import resource
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -300,6 +301,32 @@ def test_a_call_that_is_none_makes_the_file_none(path: Path, call: Any) -> None:
     with pytest.raises(ValueError, match=r"record it again|is not JSON"):
         read_kernels(kernels_file(path))
     assert load_kernels(path, "cpu") == LoadedKernels()
+
+
+def test_lists_as_deep_as_the_interpreter_reads_are_none(path: Path) -> None:
+    for depth in range(5, sys.getrecursionlimit() + 10, 7):
+        text = json.dumps({"format": "tetris-kernels", "version": 1, "models": [], "devices": {"cpu": ["HERE"]}})
+        kernels_file(path).write_text(text.replace('"HERE"', "[" * depth + "]" * depth))
+        assert kernels_of(path) is None
+
+
+def test_any_change_of_a_file_gives_a_trace_or_none(path: Path) -> None:
+    with record_kernels(path):
+        first_token(decoder(), tokens(16, "cpu"))
+    text = kernels_file(path).read_bytes()
+    draw = random.Random(3)
+    found = 0
+    for _ in range(200):
+        changed = bytearray(text)
+        for _ in range(draw.randint(1, 3)):
+            at = draw.randrange(len(changed))
+            part = changed[at : at + draw.randint(0, 9)]
+            changed[at : at + draw.randint(0, 3)] = draw.choice([b"", b"9" * 30, b"1e999", b"[", b'"', b"null", part])
+        kernels_file(path).write_bytes(changed)
+        trace = kernels_of(path)
+        assert trace is None or len(trace[1].devices) <= 1
+        found += trace is not None
+    assert 0 < found < 200
 
 
 def test_more_calls_than_a_trace_has_are_none(path: Path) -> None:

@@ -23,6 +23,7 @@ import json
 import math
 import os
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,7 +106,7 @@ def read_kernels(path: str | os.PathLike[str]) -> KernelTrace:
         left -= len(calls)
         for call in calls:
             if not _is_call(call):
-                raise ValueError(f"{path} has a call that is none: {json.dumps(call)[:200]}; record it again")
+                raise ValueError(f"{path} has a call that is none: {reprlib.repr(call)}; record it again")
         decoded[device] = tuple(dict.fromkeys(encoded_call(*call) for call in calls))
     return KernelTrace(frozenset(models), decoded)
 
