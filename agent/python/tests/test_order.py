@@ -16,8 +16,8 @@ import pytest
 import torch
 from model_files import floats
 from safetensors.torch import save_file, save_model
-from tetris import _order
-from tetris._order import DIRECTORY_FILE, OrderError, order_for, read_order, write_order
+from tetris import _trace_files
+from tetris._order import OrderError, order_for, read_order, write_order
 from tetris.torch import load_file, record_order
 
 NAMES = ["a", "b", "c"]
@@ -67,7 +67,7 @@ def test_an_order_can_be_given_or_refused(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_directory_has_one_order_for_its_files(path: Path) -> None:
-    assert write_order(path.parent, ["b"]) == str(path.parent / DIRECTORY_FILE)
+    assert write_order(path.parent, ["b"]) == str(path.parent / "model.safetensors.order.json")
     shard = model_files.write(path.parent / "model-00001-of-00002.safetensors", {"b": floats([4])})
     assert order_for(shard, ["b"]) == order_for(path.parent, NAMES) == ["b"]
     # Its own comes first.
@@ -77,14 +77,14 @@ def test_a_directory_has_one_order_for_its_files(path: Path) -> None:
 
 def test_an_order_goes_to_the_cache_if_the_directory_takes_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # As root, a directory's mode keeps nobody from writing.
-    replace = _order._replace
+    replace = _trace_files.replace
 
     def refuse(target: str, text: str) -> str:
         if Path(target).parent == path.parent:
             raise PermissionError(f"no writing to {target}")
         return replace(target, text)
 
-    monkeypatch.setattr(_order, "_replace", refuse)
+    monkeypatch.setattr(_trace_files, "replace", refuse)
     written = write_order(path, ["c"])
     assert Path(written).parent == Path(os.environ["TETRIS_ORDER_DIR"])
     assert order_for(path, NAMES) == ["c"]
@@ -115,7 +115,7 @@ HOSTILE = {
     "names that are none": b'{"format": "tetris-order", "version": 1, "tensors": ["a", 1]}',
     "one name": b'{"format": "tetris-order", "version": 1, "tensors": "abc"}',
     "half a surrogate pair": b'{"format": "tetris-order", "version": 1, "tensors": ["\\ud800"]}',
-    "too long": b" " * (_order.MAX_BYTES + 1),
+    "too long": b" " * (_trace_files.MAX_BYTES + 1),
 }
 
 

@@ -15,7 +15,7 @@ import torch
 from gpu_mirror import Mirror
 from model_files import floats
 from safetensors.torch import save_file
-from tetris import _order
+from tetris import _order, _trace_files
 from tetris._order import OrderError, add_to_trace, order_for, read_trace, trace_for
 from tetris._trace import LAST, Origins, Phase, Trace, Use
 from tetris.torch import is_mirrored, record_initialization, record_order
@@ -109,14 +109,14 @@ def test_a_trace_of_other_content_is_passed_over(path: Path) -> None:
 
 
 def test_a_trace_is_found_by_content_wherever_the_model_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_file = _order._replace
+    replace_file = _trace_files.replace
 
     def refuse(target: str, text: str) -> str:
         if Path(target).parent == path.parent:
             raise PermissionError(f"no writing to {target}")
         return replace_file(target, text)
 
-    monkeypatch.setattr(_order, "_replace", refuse)
+    monkeypatch.setattr(_trace_files, "replace", refuse)
     written, _ = add_to_trace(path, Trace(frozenset(["m"]), inference=Phase.of(["c"])))
     assert written == str(Path(os.environ["TETRIS_ORDER_DIR"], "m.order.json"))
     elsewhere = path.rename(path.with_name("moved.safetensors"))

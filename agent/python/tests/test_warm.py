@@ -148,6 +148,7 @@ def test_the_benchmark_says_what_is_saved() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
-    assert set(found["median_s"]) == {"nothing", "modules", "kernels"}
+    assert set(found["median_s"]) == {"nothing", "modules", "kernels_from_trace", "kernels"}
+    assert found["trace"]["ran"] > 10 and found["trace"]["left_out"] == 0
     assert found["tokens"] == 1
     assert found["private_bytes"]["modules"] > 0

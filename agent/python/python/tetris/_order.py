@@ -20,19 +20,14 @@ without it and the log ``tetris`` says why.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import reprlib
-import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tetris._agent import agent
-from tetris._log import logger
 from tetris._trace import LAST, MAX_RUNS, Origins, Phase, Trace, Use
-from tetris.errors import LoadError
+from tetris._trace_files import TraceFiles, read_document
+from tetris._trace_files import content_id as content_id
 
 #: An order file, names in the order of their use, or `False` for the order of the file.
 Order = str | os.PathLike[str] | Sequence[str] | bool | None
@@ -41,10 +36,6 @@ FORMAT = "tetris-order"
 #: Version of a list of names, and of a trace.
 NAMES_VERSION, TRACE_VERSION = 1, 2
 SUFFIX = ".order.json"
-#: Of a directory with several model files; that of a single one has the same name.
-DIRECTORY_FILE = "model.safetensors" + SUFFIX
-#: Longest order file, in bytes: a name of 1 KiB for each of the 16,384 tensors that the mirror takes.
-MAX_BYTES = 16 << 20
 
 
 class OrderError(ValueError):
@@ -84,44 +75,13 @@ def order_for(
 
 
 def trace_for(model: str | os.PathLike[str], content_id: Callable[[], str | None] | None = None) -> Trace | None:
-    """Return the first trace of a model in the places of :func:`places` that fits it; `None` without any."""
-    known: str | None = None
-    asked = content_id is None
-    for path in places(model):
-        trace = _try(path, missing_ok=True)
-        if trace is None:
-            continue
-        if trace.models and not asked:
-            asked, known = True, content_id() if content_id is not None else None
-        if trace.fits(frozenset() if known is None else frozenset([known])):
-            return trace
-        logger.info("%s is passed over: it is a trace of other content than that of %s", path, model)
-    known = known if asked or content_id is None else content_id()
-    return None if known is None else _try(_of_content(known), missing_ok=True)
-
-
-def content_id(path: str | os.PathLike[str]) -> str | None:
-    """Return the content id of a file; `None` for a directory, and if the store does not know it."""
-    try:
-        return None if os.path.isdir(path) else agent().open_file(path).content_id()
-    except (LoadError, TypeError, ValueError):
-        return None
+    """Return the first trace of a model beside it or in the user's cache that fits it; `None` without any."""
+    return _FILES.find(model, content_id)
 
 
 def places(model: str | os.PathLike[str]) -> Iterator[str]:
     """Yield where an order file can be: beside the model, then in the user's cache."""
-    path = os.path.abspath(os.fspath(model))
-    if os.path.isdir(path):
-        directory = path
-    else:
-        directory = os.path.dirname(path)
-        yield path + SUFFIX
-    beside = os.path.join(directory, DIRECTORY_FILE)
-    if beside != path + SUFFIX:
-        yield beside
-    yield _in_cache(path)
-    if directory != path:
-        yield _in_cache(directory)
+    return _FILES.places(model)
 
 
 def read_order(path: str | os.PathLike[str]) -> list[str]:
@@ -143,24 +103,25 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
         OSError: It cannot be read.
         OrderError: It is no order file of a known version.
     """
-    text = _read(os.fspath(path))
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise OrderError(f"{path} is not JSON: {error}") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise OrderError(f'{path} is no order file: expected an object with "format": "{FORMAT}"')
-    version = found.get("version")
-    if type(version) is not int or version not in (NAMES_VERSION, TRACE_VERSION):
-        known = f"{NAMES_VERSION} or {TRACE_VERSION}"
-        raise OrderError(f"{path} has version {reprlib.repr(version)}, expected {known}; record the order again")
-    if version == TRACE_VERSION:
+    found = _document(path)
+    if found["version"] == TRACE_VERSION:
         return _decoded(path, found)
     names = found.get("tensors")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise OrderError(f'{path} has no list of names under "tensors"')
     # Longer lists than a rank can tell apart are longer than any model.
     return Trace(inference=Phase.of(list(dict.fromkeys(names))[:LAST]))
+
+
+def _try(path: str, *, missing_ok: bool) -> Trace | None:
+    return _FILES.attempt(path, missing_ok=missing_ok)
+
+
+def _document(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        return read_document(path, FORMAT, (NAMES_VERSION, TRACE_VERSION))
+    except ValueError as error:
+        raise OrderError(str(error)) from None
 
 
 def _decoded(path: str | os.PathLike[str], found: Mapping[str, Any]) -> Trace:
@@ -234,109 +195,16 @@ def write_order(model: str | os.PathLike[str], names: Sequence[str], to: str | o
         OSError: It cannot be written.
     """
     text = json.dumps({"format": FORMAT, "version": NAMES_VERSION, "tensors": list(names)}, indent=0) + "\n"
-    path = os.path.abspath(os.fspath(model))
-    return _write(path, text, to, _in_cache(path))
+    return _FILES.write(model, text, to)
 
 
 def add_to_trace(
     model: str | os.PathLike[str], trace: Trace, to: str | os.PathLike[str] | None = None
 ) -> tuple[str, Trace]:
-    """Merge a trace into the order file of a model, if the two fit. Another order file is replaced.
-
-    Args:
-        model: The model's file or directory.
-        trace: The new runs.
-        to: The order file; by default as of :func:`write_order`. In the user's cache it has the name of the model's
-            content, if that is known: the trace is found wherever the model is.
-
-    Returns:
-        The path of the file, and the merged trace.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    path = os.path.abspath(os.fspath(model))
-    content = min(trace.models, default=None)
-    cached = _in_cache(path) if content is None else _of_content(content)
-    before = _try(os.fspath(to), missing_ok=True) if to is not None else _newest([_beside(path), cached])
-    # A list of names has no content: a trace is worth more.
-    if before is not None and before.models == trace.models and not before.is_full():
-        trace = before + trace
-    return _write(path, json.dumps(_encoded(trace), indent=0) + "\n", to, cached), trace
+    """Merge a trace into the order file of a model, as of :meth:`TraceFiles.add`."""
+    return _FILES.add(model, trace, to)
 
 
-def _newest(files: Iterable[str]) -> Trace | None:
-    return next((trace for file in files if (trace := _try(file, missing_ok=True)) is not None), None)
-
-
-def _beside(path: str) -> str:
-    return os.path.join(path, DIRECTORY_FILE) if os.path.isdir(path) else path + SUFFIX
-
-
-def _write(path: str, text: str, to: str | os.PathLike[str] | None, cached: str) -> str:
-    if to is not None:
-        return _replace(os.path.abspath(os.fspath(to)), text)
-    try:
-        return _replace(_beside(path), text)
-    except OSError as error:
-        logger.debug("the order of %s goes to %s: %s", path, cached, error)
-        os.makedirs(os.path.dirname(cached), mode=0o700, exist_ok=True)
-        return _replace(cached, text)
-
-
-def _try(path: str, *, missing_ok: bool) -> Trace | None:
-    try:
-        return read_trace(path)
-    except FileNotFoundError as error:
-        if not missing_ok:
-            logger.warning("the order of tensors is not known: %s", error)
-    except (OSError, OrderError) as error:
-        logger.warning("an order of tensors is passed over: %s", error)
-    return None
-
-
-def _read(path: str) -> bytes:
-    # A FIFO in its place must not make the load wait.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OrderError(f"{path} is not a regular file")
-        text = file.read(MAX_BYTES + 1)
-    if len(text) > MAX_BYTES:
-        raise OrderError(f"{path} is longer than {MAX_BYTES} bytes")
-    return text
-
-
-def _replace(path: str, text: str) -> str:
-    descriptor, staged = tempfile.mkstemp(prefix=".order-", dir=os.path.dirname(path))
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        # As readable as the model beside it.
-        os.chmod(staged, 0o644)
-        os.replace(staged, path)
-    except BaseException:
-        os.unlink(staged)
-        raise
-    return path
-
-
-def _in_cache(path: str) -> str:
-    """The place of a path in the user's cache."""
-    # A snapshot's link and the file it leads to are one.
-    name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
-    return os.path.join(_cache(), name + SUFFIX)
-
-
-def _of_content(content_id: str) -> str:
-    """The place of a content in the user's cache."""
-    return os.path.join(_cache(), content_id + SUFFIX)
-
-
-def _cache() -> str:
-    """``$TETRIS_ORDER_DIR``, or else ``tetris/order`` in the cache directory."""
-    folder = os.environ.get("TETRIS_ORDER_DIR")
-    if not folder:
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        folder = os.path.join(cache, "tetris", "order")
-    return folder
+_FILES = TraceFiles(
+    SUFFIX, "an order of tensors", read_trace, lambda trace: json.dumps(_encoded(trace), indent=0) + "\n"
+)

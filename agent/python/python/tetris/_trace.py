@@ -95,10 +95,6 @@ class Trace:
     initialization: Phase = Phase()
     origins: Origins = Origins()
 
-    def fits(self, models: frozenset[str]) -> bool:
-        """Return true if the trace is of one of these files, or if it cannot be told."""
-        return not self.models or not models or bool(self.models & models)
-
     def __add__(self, other: Trace) -> Trace:
         return Trace(
             self.models | other.models,

@@ -19,6 +19,7 @@ from tetris._log import logger
 from tetris._order import add_to_trace
 from tetris._torch_tensor import _flat
 from tetris._trace import Origins, Phase, Trace
+from tetris._trace_files import content_ids
 from tetris.errors import LoadError
 
 #: Functions that return the same memory, and read none of it.
@@ -108,7 +109,7 @@ def record_order(
     names = [found for found in in_file.values() if found is not None]
     streams = {found: recording.streams.get(name, 0) for name, found in in_file.items() if found is not None}
     if names:
-        trace = Trace(_contents(path), inference=Phase.of(names, streams))
+        trace = Trace(content_ids(path), inference=Phase.of(names, streams))
         recording.path, _ = add_to_trace(path, trace, to)
     else:
         logger.warning("no order is written for %s: no tensor of it was used", path)
@@ -154,7 +155,7 @@ def record_initialization(
         id_here = _content_id(tensor)
         if id_here is not None:
             contents[file.of(name) or name] = id_here
-    trace = Trace(_contents(path), initialization=Phase.of(recorded.reads), origins=Origins.of(contents))
+    trace = Trace(content_ids(path), initialization=Phase.of(recorded.reads), origins=Origins.of(contents))
     recorded.path, merged = add_to_trace(path, trace, to)
     recorded.dynamic = merged.origins.dynamic
 
@@ -207,20 +208,6 @@ def _stream_number(tensors: Iterable[torch.Tensor]) -> Any:
         return seen.setdefault(torch.cuda.current_stream(device).cuda_stream, len(seen))
 
     return number
-
-
-def _contents(path: str | os.PathLike[str]) -> frozenset[str]:
-    """The content ids of a model's files, as far as the store knows them."""
-    files = [os.fspath(path)]
-    if os.path.isdir(path):
-        files = [entry.path for entry in os.scandir(path) if entry.name.endswith(".safetensors")]
-    found = set()
-    for file in files:
-        try:
-            found.add(agent().open_file(file).content_id())
-        except (LoadError, TypeError, ValueError) as error:
-            logger.debug("the content of %s is not known: %s", file, error)
-    return frozenset(id for id in found if id is not None)
 
 
 def _ids_in(path: str | os.PathLike[str]) -> dict[str, str]:

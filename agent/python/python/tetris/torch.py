@@ -27,6 +27,7 @@ from tetris._device.module import place, private_, release, wait
 from tetris._device.names import mirror_device, torch_device
 from tetris._device.slots import Slots
 from tetris._device.tensor import Private, is_mirrored, require_private
+from tetris._kernels_record import KernelRecording, record_kernels
 from tetris._order import Order
 from tetris._patch import completed
 from tetris._safe_open import load_original, safe_open
@@ -44,6 +45,7 @@ _load_model = getattr(_safetensors.load_model, "_tetris_original", _safetensors.
 __all__ = [
     "DeviceLoads",
     "Initialization",
+    "KernelRecording",
     "Layout",
     "ReadOnlyTensor",
     "Recording",
@@ -57,6 +59,7 @@ __all__ = [
     "load_model",
     "private_",
     "record_initialization",
+    "record_kernels",
     "record_order",
     "release",
     "safe_open",

@@ -1,6 +1,6 @@
 """Processes that are ready before they are needed: interpreter, modules, the context of a device, and kernels.
 
-    pool = tetris.warm.Pool(2, modules=["torch", "transformers"], device="cuda:0", prepare="server:load_kernels")
+    pool = tetris.warm.Pool(2, modules=["torch", "transformers"], device="cuda:0", kernels=["/models/bert"])
     job = pool.run("server:main", "/models/bert", environment={"TOKEN": token})
     job.result()
 
@@ -21,10 +21,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-__all__ = ["Job", "Pool", "WarmError"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Job", "LoadedKernels", "Pool", "WarmError", "load_kernels"]
 
 #: Longest wait for a process to become ready, and for one to end after it was told to, in seconds.
 READY_S, END_S = 600.0, 5.0
@@ -32,6 +36,29 @@ READY_S, END_S = 600.0, 5.0
 
 class WarmError(RuntimeError):
     """A process could not be made ready, or ended without a result."""
+
+
+@dataclass(frozen=True)
+class LoadedKernels:
+    """Outcome of :func:`load_kernels`."""
+
+    #: The kernels file; `None` if the model has none that can be used.
+    path: str | None = None
+    #: Number of calls that ran.
+    ran: int = 0
+    #: Number of calls of operators that this version of torch does not have, or that a trace may not call.
+    unknown: int = 0
+    #: Number of calls whose arguments have more bytes than allowed.
+    too_large: int = 0
+    #: Number of calls that raised an error.
+    failed: int = 0
+    #: Number of calls that were left when the time was over.
+    late: int = 0
+
+    @property
+    def left_out(self) -> int:
+        """Number of calls that did not run."""
+        return self.unknown + self.too_large + self.failed + self.late
 
 
 class Job:
@@ -92,7 +119,10 @@ class Pool:
         size: How many are ready at a time.
         modules: Modules that are imported before the processes start. The first pool of a process decides them.
         device: ``"cuda:0"`` and the like: processes have its context.
-        prepare: ``"module:function"``, which each process calls before it is ready, such as to load kernels.
+        kernels: Models whose kernels each process loads on the device, as of :func:`load_kernels`, before it calls
+            `prepare`: files, directories, or kernels files. It needs `device`. A model without a kernels file that can
+            be used is passed over, and the log says why.
+        prepare: ``"module:function"``, which each process calls before it is ready.
         memory_bytes: Most private memory of all ready processes together, in bytes. With less, fewer are ready, and at
             least one.
 
@@ -106,6 +136,7 @@ class Pool:
         *,
         modules: Sequence[str] = ("torch",),
         device: str | None = None,
+        kernels: Sequence[str | os.PathLike[str]] = (),
         prepare: str | None = None,
         memory_bytes: int | None = None,
     ) -> None:
@@ -113,8 +144,12 @@ class Pool:
             raise ValueError(f"size: expected at least 1, found {size}")
         if prepare is not None:
             _parts(prepare)
+        if isinstance(kernels, (str, os.PathLike)):
+            raise ValueError(f"kernels: expected a list of models, found {os.fspath(kernels)!r}")
+        if kernels and device is None:
+            raise ValueError('kernels: expected a device to load them on, such as device="cuda:0", found none')
         self._size = size
-        self._setup = (device, prepare)
+        self._setup = (device, [os.path.abspath(os.fspath(path)) for path in kernels], prepare)
         self._memory_bytes = memory_bytes
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(list(modules))
@@ -256,7 +291,37 @@ class Pool:
         return str(said)
 
 
-def _serve(connection: Connection, device: str | None, prepare: str | None) -> None:
+def load_kernels(
+    path: str | os.PathLike[str], device: str | torch.device, *, limit_bytes: int = 1 << 30
+) -> LoadedKernels:
+    """Load the kernels of a model on a device, without its weights and its code.
+
+    Each call that :func:`tetris.torch.record_kernels` recorded runs once, on tensors of the recorded sizes that are
+    made up: zeros where they may be indexes, else ones. So the device has the kernels' code, and libraries such as
+    cuBLAS their workspaces, before the model runs. Nothing of the results is kept, memory of the device is given back,
+    and random numbers go on as before. Libraries choose some kernels by settings, such as TF32: set them before.
+
+    A kernels file may come from anybody who may write to the model's directory: only operators of PyTorch's namespace
+    ``aten`` are called, none that reads or writes files. A file that is missing, broken, of another version, of other
+    content than the model's, or of another type of device is passed over, and the log ``tetris`` says why.
+
+    Args:
+        path: The model's file or directory, or a kernels file.
+        device: The device, such as ``"cuda:0"`` or ``"cpu"``.
+        limit_bytes: Most bytes of the arguments of a call. Larger calls are left out, since with other sizes they might
+            have other kernels. A call that takes more than four times as much for everything fails: meanwhile,
+            PyTorch's memory on the device is limited, or on the CPU the process's address space.
+
+    Raises:
+        RuntimeError: The device cannot be used, or not any more.
+    """
+    from tetris import _kernels_replay
+
+    file, counts = _kernels_replay.load(path, device, limit_bytes)
+    return LoadedKernels(file, counts["ran"], counts["unknown"], counts["too_large"], counts["failed"], counts["late"])
+
+
+def _serve(connection: Connection, device: str | None, kernels: Sequence[str], prepare: str | None) -> None:
     """Life of a process: it becomes ready, waits for a job, does it, and ends."""
     try:
         if device is not None and device.startswith("cuda"):
@@ -264,6 +329,8 @@ def _serve(connection: Connection, device: str | None, prepare: str | None) -> N
 
             torch.zeros(1, device=device)
             torch.cuda.synchronize(device)
+        for path in kernels:
+            load_kernels(path, str(device))
         if prepare is not None:
             _function(prepare)()
     except Exception as error:

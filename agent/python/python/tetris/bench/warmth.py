@@ -1,16 +1,19 @@
 """Time that processes save which are ready before they are needed (:mod:`tetris.warm`), by what is ready.
 
 Each sample is the time until a process has the first token of a small decoder with random weights: a new interpreter; a
-process that has the modules; one that has the device's context, too; and one that has also run a decoder of the same
-shapes, so that the device's kernels are loaded. Samples take turns.
+process that has the modules; one that has the device's context, too; one that has also run the operators of a trace,
+which another process recorded beforehand; and one that has run a decoder of the same shapes instead. The last two have
+the device's kernels, the former without the model's code. Samples take turns.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,11 +23,12 @@ from tetris.warm import Pool
 from . import machine, stats
 from .command_line import count, parser
 
-COLD, MODULES, CONTEXT, KERNELS = "nothing", "modules", "context", "kernels"
+COLD, MODULES, CONTEXT, TRACE, KERNELS = "nothing", "modules", "context", "kernels_from_trace", "kernels"
 WAYS = {
     COLD: "nothing: a new interpreter",
     MODULES: "interpreter and modules",
     CONTEXT: "and the device's context",
+    TRACE: "and kernels, from a trace",
     KERNELS: "and kernels",
 }
 DEVICE = "TETRIS_BENCH_WARMTH_DEVICE"
@@ -50,32 +54,46 @@ def prepare() -> None:
     infer()
 
 
+def record(path: str) -> None:
+    """Records the kernels of :func:`infer` for a model's file."""
+    from tetris.torch import record_kernels
+
+    with record_kernels(path):
+        infer()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns 1 if the ways gave different tokens."""
+    """Runs the command; returns 1 if the ways gave different tokens, or if nothing of the trace ran."""
     options = _parser().parse_args(arguments)
     os.environ[DEVICE] = options.device
     modules = ["torch", *options.modules]
     # As `python -m` runs it, this module is not the one that processes import.
     name = f"{__package__}.warmth"
-    settings: dict[str, dict[str, Any]] = {
-        MODULES: {},
-        CONTEXT: {"device": options.device},
-        KERNELS: {"device": options.device, "prepare": f"{name}:prepare"},
-    }
-    if not options.device.startswith("cuda"):
-        del settings[CONTEXT]
     cold = f"import {', '.join(modules)}; from {name} import infer; print(infer())"
 
     def fresh() -> int:
         done = subprocess.run([sys.executable, "-c", cold], capture_output=True, text=True, check=True)
         return int(done.stdout)
 
-    pools = {way: Pool(1, modules=modules, **setting) for way, setting in settings.items()}
-    times: dict[str, list[float]] = {COLD: [], **{way: [] for way in pools}}
+    times: dict[str, list[float]] = {}
     tokens = set()
     order = random.Random(0)
     private: dict[str, int] = {}
-    try:
+    with contextlib.ExitStack() as stack:
+        model = os.path.join(stack.enter_context(tempfile.TemporaryDirectory(prefix="tetris-warmth-")), "model")
+        with Pool(1, modules=modules) as recorder:
+            recorder.run(f"{name}:record", model).result(600)
+            loaded = recorder.run("tetris.warm:load_kernels", model, options.device).result(600)
+        settings: dict[str, dict[str, Any]] = {
+            MODULES: {},
+            CONTEXT: {"device": options.device},
+            TRACE: {"device": options.device, "kernels": [model]},
+            KERNELS: {"device": options.device, "prepare": f"{name}:prepare"},
+        }
+        if not options.device.startswith("cuda"):
+            del settings[CONTEXT]
+        pools = {way: stack.enter_context(Pool(1, modules=modules, **setting)) for way, setting in settings.items()}
+        times |= {COLD: [], **{way: [] for way in pools}}
         for _ in range(options.rounds):
             ways: list[tuple[str, Callable[[], int]]] = [(COLD, fresh)]
             ways += [(way, lambda pool=pool: pool.run(f"{name}:infer").result(600)) for way, pool in pools.items()]  # type: ignore[misc]
@@ -87,9 +105,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 begun = time.perf_counter()
                 tokens.add(take())
                 times[way].append(time.perf_counter() - begun)
-    finally:
-        for pool in pools.values():
-            pool.close()
     medians = {way: stats.median(samples) or 0.0 for way, samples in times.items()}
     report = {
         "machine": machine.inspect(),
@@ -98,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "of_cold": {way: seconds / medians[COLD] for way, seconds in medians.items()},
         "private_bytes": private,
         "tokens": len(tokens),
+        "trace": {"ran": loaded.ran, "left_out": loaded.left_out},
         "samples_s": times,
     }
     if options.format == "json":
@@ -108,7 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for way, seconds in medians.items():
             held = f", {private[way] / 2**20:.0f} MiB of private memory" if way in private else ""
             print(f"  {seconds * 1e3:8.1f} ms  {seconds / medians[COLD]:6.3f} of a new interpreter  {WAYS[way]}{held}")
-    return 0 if len(tokens) == 1 else 1
+        print(f"the trace: {loaded.ran} calls of operators ran, {loaded.left_out} were left out")
+    return 0 if len(tokens) == 1 and loaded.ran else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -116,8 +133,9 @@ def _parser() -> argparse.ArgumentParser:
         "tetris.bench.warmth",
         "Measure the time that ready processes save (tetris.warm): the time to the first token of a small decoder with "
         "random weights in a new interpreter, in a process that has the modules, in one that also has the device's "
-        "context, and in one that has also run a decoder of the same shapes. Samples take turns. Ends with code 1 if "
-        "their tokens differ.",
+        "context, in one that has also run the operators of a recorded trace, and in one that has run a decoder of the "
+        "same shapes instead. Samples take turns. Ends with code 1 if their tokens differ, or if nothing of "
+        "the trace ran.",
     )
     add = options.add_argument
     add("--device", default="cpu", help="cpu, or cuda:N [default: %(default)s]")
