@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tetris._trace import LAST, MAX_RUNS, Origins, Phase, Trace, Use
@@ -77,11 +77,6 @@ def order_for(
 def trace_for(model: str | os.PathLike[str], content_id: Callable[[], str | None] | None = None) -> Trace | None:
     """Return the first trace of a model beside it or in the user's cache that fits it; `None` without any."""
     return _FILES.find(model, content_id)
-
-
-def places(model: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield where an order file can be: beside the model, then in the user's cache."""
-    return _FILES.places(model)
 
 
 def read_order(path: str | os.PathLike[str]) -> list[str]:
