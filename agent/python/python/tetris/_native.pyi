@@ -550,8 +550,8 @@ class DeviceModel:
         """Return the tensors that have bytes, in the order of the files, without waiting for these.
 
         Returns:
-            Names, addresses, lengths in bytes, and capsules of DLPack over the elements, for who waits before they are
-            used; `None` for element types that are not among `dtypes`.
+            Names, addresses, lengths in bytes, and capsules of DLPack over the elements, for callers that wait before
+            they use them; `None` for element types that are not among `dtypes`.
         """
 
     def check_streams(self, timeout: float | None = None) -> None:
@@ -629,7 +629,7 @@ class DeviceTensor:
         """
 
     def unwaited_bytes(self) -> Any:
-        """Return a capsule of DLPack over the bytes, in one dimension, for who waits before they are used."""
+        """Return a capsule of DLPack over the bytes, in one dimension, for callers that wait before they use them."""
 
     def bits(self) -> DeviceBits:
         """Return the elements as unsigned integers of the same size, over the same memory.
