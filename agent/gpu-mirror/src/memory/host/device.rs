@@ -180,7 +180,7 @@ impl DeviceMemory for HostDevice {
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= capacity);
         self.0
             .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .map_err(|_| self.full(bytes))?;
         let chunk = HostChunk::create(bytes, Arc::clone(&self.0.used))?;
         if let Some(byte) = self.0.allowances.stale_byte() {

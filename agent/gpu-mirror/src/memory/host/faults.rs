@@ -107,7 +107,7 @@ impl Allowance {
     pub fn take(&self) -> bool {
         let one_less = |left: u64| left.checked_sub(1);
         self.0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
             .is_ok()
     }
 }
