@@ -27,7 +27,7 @@ pub(super) const MOST: usize = MAX_MODEL_OBJECTS as usize;
 
 impl Registry {
     /// Maps a model in device memory: a safetensors file, or a directory in the layout of Hugging
-    /// Face. Returns when the model is mapped, while tensors may still be arriving.
+    /// Face. Returns when the tensors' addresses are known, while memory may still be mapped, and bytes arrive.
     ///
     /// A model of more than 16,384 objects takes several connections, and holds all of them or
     /// none.
@@ -53,9 +53,10 @@ impl Registry {
         // The mirror takes objects, of however small a file.
         let through_store = options.host.clone().with_min_shared_bytes(0);
         // The mirror has a known model, or copies it, without a mapping of its objects here.
-        let ask = |known: &KnownModel| self.known_lease(agent, options, known, most);
         if let Some(known) = agent.known_model(path, &through_store)
-            && let Some(lease) = known.while_compared(agent, &through_store, || ask(&known))
+            && let Some(lease) = known.while_compared(agent, &through_store, || {
+                self.known_lease(agent, options, &known, most)
+            })
             && let Some(lease) = lease?
         {
             agent.count(&known.report, 0, Some(path));

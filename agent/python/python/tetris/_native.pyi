@@ -528,7 +528,7 @@ class DeviceModel:
         """
 
     def wait_on_stream(self, name: str, stream: int) -> bool:
-        """Have a stream of CUDA wait for a tensor, without a wait of the host.
+        """Have a stream of CUDA wait for a tensor; the host waits until it is mapped, and no longer.
 
         `stream` is the handle of a stream of the tensor's device that lives during the call. Not during a capture of a
         graph. Returns false if the tensor has arrived already. Results of work that is queued on the stream later count

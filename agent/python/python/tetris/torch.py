@@ -165,8 +165,8 @@ def load_model(
         strict: Raise an error if names are missing or unexpected.
         device: Where the module is to be; as of :func:`load_file`.
         backend: As of :func:`load_file`.
-        overlap: Return before all weights have come to the device. A call of the module waits for each when it is used
-            first; call :func:`wait` before anything else uses them.
+        overlap: Return before all weights have come to the device. Each is waited for when it is used first; see
+            :func:`wait` for what needs a wait for all before.
         order: In which order tensors come to the device; as of :func:`load_file`.
         private: Of which tensors the module is to have copies of its own; as of :func:`load_file`.
 
