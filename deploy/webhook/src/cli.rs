@@ -52,8 +52,14 @@ pub struct Run {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8443")]
     pub listen: SocketAddr,
     /// Address of the server of /metrics, /healthz and /readyz, over HTTP
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:9461")]
-    pub metrics: SocketAddr,
+    // Manifests of earlier commits name it --metrics.
+    #[arg(
+        long,
+        alias = "metrics",
+        value_name = "ADDRESS:PORT",
+        default_value = "0.0.0.0:9461"
+    )]
+    pub metrics_listen: SocketAddr,
     /// Namespace of the Service and of the Secret
     #[arg(
         long,

@@ -60,7 +60,7 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
     let webhook = Webhook {
         options: args.injected.options()?,
         https: listen("listen", args.listen).await?,
-        http: listen("metrics", args.metrics).await?,
+        http: listen("metrics-listen", args.metrics_listen).await?,
         client: sync::client().await?,
         names: Names {
             namespace: args.namespace.clone(),
@@ -75,7 +75,7 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
     // The ports that were chosen, where none was given.
     tracing::info!(
         reviews = %reviews.unwrap_or(args.listen),
-        pages = %pages.unwrap_or(args.metrics),
+        pages = %pages.unwrap_or(args.metrics_listen),
         "listening"
     );
     webhook.serve(stop).await

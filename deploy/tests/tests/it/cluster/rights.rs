@@ -135,7 +135,7 @@ fn require_certificates(secret_type: &str) -> Result<()> {
         SYSTEM,
         "--listen",
         "127.0.0.1:0",
-        "--metrics",
+        "--metrics-listen",
         "127.0.0.1:0",
     ];
     let replicas = [

@@ -191,7 +191,7 @@ fn patch_says_what_it_cannot_use() {
 
 #[test]
 fn arguments_have_the_defaults_of_the_manifests() {
-    let args = "tetris-webhook run --listen 0.0.0.0:8443 --metrics 0.0.0.0:9461 --namespace tetris-system --service tetris-webhook \
+    let args = "tetris-webhook run --listen 0.0.0.0:8443 --metrics-listen 0.0.0.0:9461 --namespace tetris-system --service tetris-webhook \
                 --secret tetris-webhook-tls --configuration tetris-webhook --driver csi.tetris.dev --mount-path /run/tetris/store \
                 --log-format json";
     let full = Cli::try_parse_from(args.split_whitespace()).unwrap();
@@ -204,6 +204,9 @@ fn arguments_have_the_defaults_of_the_manifests() {
         format!("{run:?}")
     };
     assert_eq!(run(&full), run(&short));
+    let earlier = args.replace("--metrics-listen", "--metrics");
+    let earlier = Cli::try_parse_from(earlier.split_whitespace()).unwrap();
+    assert_eq!(run(&earlier), run(&full), "as earlier manifests name it");
 }
 
 #[test]
@@ -215,7 +218,7 @@ fn without_an_api_server_it_ends_and_says_what_to_do() {
             "x",
             "--listen",
             "127.0.0.1:0",
-            "--metrics",
+            "--metrics-listen",
             "127.0.0.1:0",
         ])
         .env("KUBECONFIG", "/nowhere/config")
@@ -267,7 +270,7 @@ fn address(line: &str, field: &str) -> SocketAddr {
 async fn run_serves_until_it_is_told_to_end() {
     let api = Api::new();
     let dir = tempfile::tempdir().unwrap();
-    let args = "run --log-format json --listen 127.0.0.1:0 --metrics 127.0.0.1:0";
+    let args = "run --log-format json --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0";
     let mut child = tokio::process::Command::from(command())
         .args(args.split_whitespace())
         .env("KUBECONFIG", kubeconfig(dir.path(), served(&api).await))

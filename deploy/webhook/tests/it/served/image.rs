@@ -26,7 +26,7 @@ fn the_image_reaches_an_api_server_whose_authority_nobody_names() {
         "run",
         "--namespace=tetris-system",
         "--listen=127.0.0.1:0",
-        "--metrics=127.0.0.1:0",
+        "--metrics-listen=127.0.0.1:0",
     ];
     image.reaches_an_api_server(&[], &arguments);
 }
