@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 safetensors_torch = pytest.importorskip("safetensors.torch")
 
-from tetris.bench import agreement, models, stats
+from tetris.bench import agreement, models, stats, text
 from tetris.bench.methods import BY_NAME
 
 TIMES = ("load_ns", "touch_ns", "touch_again_ns", "load_and_touch_ns", "first_inference_ns", "first_result_ns")
@@ -161,3 +161,22 @@ def test_ratios_are_of_medians_and_intervals_hold_them() -> None:
 
 def test_every_method_says_what_it_needs() -> None:
     assert all(method.description and method.module for method in BY_NAME.values())
+
+
+def test_columns_without_room_on_the_terminal_follow_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("method", "load", "first touch", "memory"), ("tetris", "1 ms", "2 ms", "1.000 copies"), ("clone", *"345")]
+    monkeypatch.setenv("COLUMNS", "32")
+    lines = text.table(rows)
+    assert [line.split("  ") for line in lines[:1]] == [["", "method", "load", "first touch"]]
+    assert lines[4:] == ["", "  method  memory", "  ------  ------------", "  tetris  1.000 copies", "  clone   5"]
+    assert max(map(len, lines)) <= 32
+    monkeypatch.setenv("COLUMNS", "41")
+    assert len(text.table(rows)) == len(rows) + 1, "there is room for all"
+    monkeypatch.setenv("COLUMNS", "3")
+    assert len(text.table(rows)) == 3 * (len(rows) + 1) + 2, "one column beside the first, at least"
+
+
+def test_running_text_keeps_its_indent() -> None:
+    lines = text.prose("  clone: " + "word " * 40).splitlines()
+    assert lines[0].startswith("  clone: word") and all(line.startswith("    word") for line in lines[1:])
+    assert len(lines) == 3 and max(map(len, lines)) <= text.WIDTH

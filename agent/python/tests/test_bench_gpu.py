@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch")
 
 from gpu_mirror import MIB, Mirror
 from tetris.bench.gpu import functions, report, starts
-from tetris.bench.gpu.models import shape_of, write, write_bytes
+from tetris.bench.gpu.models import write, write_bytes
+from tetris.bench.gpu.shapes import shape_of
 
 ROOM = 6 * MIB
 

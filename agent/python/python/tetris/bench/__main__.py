@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import report
-from .command_line import count, count_or_none, names, parser
+from .command_line import count, count_or_none, names, parser, require
 from .methods import BY_NAME, METHODS
 from .models import DEFAULT_BYTES
 from .place import enter_own_mounts
@@ -31,7 +31,9 @@ FAILED, DISAGREEMENT, INTERRUPTED = 1, 3, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
-    options = _parser().parse_args(arguments)
+    command = _parser()
+    options = command.parse_args(arguments)
+    require(command, "torch")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     enter_own_mounts()
 

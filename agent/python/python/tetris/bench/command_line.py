@@ -1,10 +1,12 @@
 """Command lines of the benchmarks: parsers with help for a terminal of 80 columns, and types of options."""
 
 import argparse
+import importlib.util
+import sys
 from collections.abc import Iterable
 from textwrap import fill, wrap
 
-WIDTH = 79
+from .text import WIDTH
 
 
 def parser(module: str, description: str, *epilog: str) -> argparse.ArgumentParser:
@@ -27,6 +29,17 @@ def names(title: str, described: Iterable[tuple[str, str]]) -> str:
         lines.append(f"  {name}".ljust(indent) + first)
         lines += [" " * indent + other for other in others]
     return "\n".join(lines) + "\n"
+
+
+def require(options: argparse.ArgumentParser, *packages: str) -> None:
+    """Ends the command with code 1 if a package is not installed, and says how it can be."""
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        options.exit(
+            1,
+            f"{options.prog}: needs {', '.join(missing)}, not installed for {sys.executable}: "
+            f"`{sys.executable} -m pip install {' '.join(missing)}`\n",
+        )
 
 
 def count(text: str) -> int:

@@ -4,6 +4,7 @@ from typing import Any
 
 from . import machine
 from .side_by_side import CONTROL
+from .text import notes, prose, size, table, time
 
 COLUMNS = ("method", "load", "first touch", "second", "both", "first inference", "first result", "inference", "memory")
 
@@ -27,10 +28,12 @@ def small(found: dict[str, Any]) -> str:
 def head(report: dict[str, Any]) -> str:
     """Machine, versions and seed."""
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
-    return (
-        f"machine: {machine.line(report['machine'])}\nversions: {versions}\n"
-        f"seed {report['seed']}, {report['rounds']} rounds, groups of {report['processes']}\n"
+    lines = (
+        f"machine: {machine.line(report['machine'])}",
+        f"versions: {versions}",
+        f"seed {report['seed']}, {report['rounds']} rounds, groups of {report['processes']}",
     )
+    return "\n".join(prose(line) for line in lines) + "\n"
 
 
 def model(measured: dict[str, Any]) -> str:
@@ -38,23 +41,26 @@ def model(measured: dict[str, Any]) -> str:
     first = measured["first_load_ns"]
     lines = [
         "",
-        f"{measured['name']}: {size(measured['tensor_bytes'])} in {measured['tensors']} tensors, "
-        f"inference: {measured['inference_kind']}",
+        prose(
+            f"{measured['name']}: {size(measured['tensor_bytes'])} in {measured['tensors']} tensors, "
+            f"inference: {measured['inference_kind']}"
+        ),
     ]
     if first is not None:
-        lines.append(f"store: {measured['store_place']}; the first load of all, which publishes, took {time(first)}")
+        store = f"store: {measured['store_place']}; the first load of all, which publishes, took {time(first)}"
+        lines.append(prose(store))
     lines += ["", *table([COLUMNS, *(_row(entry, measured["inference"]) for entry in measured["methods"])])]
-    lines += [f"  {entry['method']}: {entry['reason']}" for entry in measured["methods"] if entry["reason"]]
+    lines += [prose(f"  {entry['method']}: {entry['reason']}") for entry in measured["methods"] if entry["reason"]]
     lines += _control(measured["inference"])
     lines += ["", *table([("bar", "ratio", "measured", "range", "limit", ""), *map(_bar, measured["bars"])])]
     if measured["disagreement"]:
-        lines.append(f"METHODS DISAGREE: {measured['disagreement']}")
+        lines.append(prose(f"METHODS DISAGREE: {measured['disagreement']}"))
     return "\n".join(lines) + "\n"
 
 
 def closing(report: dict[str, Any]) -> str:
     """Notes that a reader needs to judge the figures."""
-    return "\n".join(["", *(f"- {note}" for note in report["notes"])]) + "\n"
+    return notes(report["notes"])
 
 
 def _row(entry: dict[str, Any], inference: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -73,7 +79,8 @@ def _control(inference: list[dict[str, Any]]) -> list[str]:
     control = next((entry for entry in inference if entry["method"] == CONTROL), None)
     if control is None:
         return []
-    return [f"  inference: ratio to private tensors; {CONTROL}, which should be 1: {control['ratio_to_private']:.3f}"]
+    ratio = f"{CONTROL}, which should be 1: {control['ratio_to_private']:.3f}"
+    return [prose(f"  inference: ratio to private tensors; {ratio}")]
 
 
 def _bar(bar: dict[str, Any]) -> tuple[str, ...]:
@@ -87,36 +94,3 @@ def _bar(bar: dict[str, Any]) -> tuple[str, ...]:
         verdict = f"met within noise ({bar['noise']:.3f})"
     measured, limit = f"{bar['measured']:.3f}", f"<= {bar['limit']:g}"
     return (bar["name"], bar["formula"], measured, f"{low:.3f} to {high:.3f}", limit, verdict)
-
-
-def table(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for number, row in enumerate(rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append("  " + "  ".join(cells).rstrip())
-        if number == 0:
-            lines.append("  " + "  ".join("-" * width for width in widths))
-    return lines
-
-
-def time(nanoseconds: float | None) -> str:
-    """A duration with three digits."""
-    if nanoseconds is None:
-        return "-"
-    value = float(nanoseconds)
-    for unit in ("ns", "us", "ms"):
-        if value < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.3g} s"
-
-
-def size(count: float) -> str:
-    """Bytes with three digits, in binary units."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if abs(value) < 1024:
-            return f"{value:.4g} {unit}"
-        value /= 1024
-    return f"{value:.4g} GiB"

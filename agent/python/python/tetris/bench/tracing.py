@@ -8,20 +8,14 @@ nothing.
 
 import argparse
 import json
-import random
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from tetris._first_use import FirstUse
-
 from . import machine, stats
-from .command_line import count, parser
+from .command_line import count, parser, require
 from .engines.models import VOCABULARY, Shape
-from .engines.programs.decoder import Decoder, made
+from .text import prose
 
 LIMIT = 0.012
 """Most of an inference that a recording may cost: TIDAL (arXiv:2503.06421), 7.4, "less than 1.2 %"."""
@@ -29,7 +23,14 @@ LIMIT = 0.012
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns 1 if a recording costs more than the limit."""
-    options = _parser().parse_args(arguments)
+    command = _parser()
+    options = command.parse_args(arguments)
+    require(command, "torch")
+    import torch
+
+    from .engines.programs.decoder import Decoder, made
+    from .tracing_work import measure
+
     torch.set_num_threads(options.threads)
     shape = Shape.of(options.layers, options.width)
     tokens = (torch.arange(options.tokens) * 7 % VOCABULARY).unsqueeze(0)
@@ -59,46 +60,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if report["cost_of_inference"] <= LIMIT else 1
 
 
-def measure(module: torch.nn.Module, inputs: torch.Tensor, rounds: int) -> dict[str, list[float]]:
-    """Seconds of `rounds` inferences with and without a recording, by turns."""
-    named = [(tensor, name) for name, tensor in module.named_parameters()]
-
-    def plain() -> None:
-        module(inputs)
-
-    def watched() -> None:
-        used: list[str] = []
-        watch = FirstUse(module, named, used.extend, lambda: None)
-        module(inputs)
-        watch.stop()
-        if len(used) != len(named):
-            raise AssertionError(f"{len(named)} tensors, of which the recording saw {len(used)}")
-
-    plain()
-    watched()
-    times: dict[str, list[float]] = {"plain_s": [], "watched_s": []}
-    order = random.Random(0)
-    for _ in range(rounds):
-        turns: list[tuple[str, Callable[[], None]]] = [("plain_s", plain), ("watched_s", watched)]
-        order.shuffle(turns)
-        for name, take in turns:
-            begun = time.perf_counter()
-            take()
-            times[name].append(time.perf_counter() - begun)
-    return times
-
-
 def _show(report: dict[str, Any]) -> None:
     options = report["options"]
-    print(machine.line(report["machine"]))
+    print(prose(machine.line(report["machine"])))
     print(f"torch {report['torch']}, {options['threads']} thread(s), {report['tensors']} tensors")
     print(f"inference of {options['tokens']} tokens: {report['plain_s'] * 1e3:.1f} ms")
     value, low, high = report["watched_over_plain"]
     print(f"recorded over plain: {value:.4f}, middle half {low:.4f} to {high:.4f}")
     verdict = "yes" if report["cost_of_inference"] <= LIMIT else "NO"
     print(
-        f"cost of a recording, on the meta device: {report['cost_s'] * 1e3:.2f} ms, "
-        f"{report['cost_of_inference']:.3%} of the inference; at most {LIMIT:.1%}: {verdict}"
+        prose(
+            f"cost of a recording, on the meta device: {report['cost_s'] * 1e3:.2f} ms, "
+            f"{report['cost_of_inference']:.3%} of the inference; at most {LIMIT:.1%}: {verdict}"
+        )
     )
     print(f"shortest inference of which it is {LIMIT:.1%}: {report['cost_s'] / LIMIT * 1e3:.0f} ms")
 

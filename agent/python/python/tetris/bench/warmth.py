@@ -21,7 +21,8 @@ from typing import Any
 from tetris.warm import Pool
 
 from . import machine, stats
-from .command_line import count, parser
+from .command_line import count, parser, require
+from .text import prose, table
 
 COLD, MODULES, CONTEXT, TRACE, KERNELS = "nothing", "modules", "context", "kernels_from_trace", "kernels"
 WAYS = {
@@ -64,7 +65,9 @@ def record(path: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns 1 if the ways gave different tokens, or if nothing of the trace ran."""
-    options = _parser().parse_args(arguments)
+    command = _parser()
+    options = command.parse_args(arguments)
+    require(command, "torch")
     os.environ[DEVICE] = options.device
     modules = ["torch", *options.modules]
     # As `python -m` runs it, this module is not the one that processes import.
@@ -119,11 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.format == "json":
         print(json.dumps(report, indent=1))
     else:
-        print(machine.line(machine.inspect()))
-        print(f"modules {', '.join(modules)}; device {options.device}; time to the first token by what is ready")
+        print(prose(machine.line(machine.inspect())))
+        print(f"modules {', '.join(modules)}; device {options.device}; time to the first token")
+        rows = [("what is ready", "first token", "of a new interpreter", "private memory")]
         for way, seconds in medians.items():
-            held = f", {private[way] / 2**20:.0f} MiB of private memory" if way in private else ""
-            print(f"  {seconds * 1e3:8.1f} ms  {seconds / medians[COLD]:6.3f} of a new interpreter  {WAYS[way]}{held}")
+            held = f"{private[way] / 2**20:.0f} MiB" if way in private else "-"
+            rows.append((WAYS[way], f"{seconds * 1e3:.1f} ms", f"{seconds / medians[COLD]:.3f}", held))
+        print("", *table(rows), "", sep="\n")
         print(f"the trace: {loaded.ran} calls of operators ran, {loaded.left_out} were left out")
     return 0 if len(tokens) == 1 and loaded.ran else 1
 

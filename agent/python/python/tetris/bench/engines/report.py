@@ -3,7 +3,7 @@
 from typing import Any
 
 from .. import machine
-from ..report import size, table, time
+from ..text import notes, prose, size, table, time
 
 UNMAPPED = 0.01
 """Copies in the store that nobody maps, from which on they are told."""
@@ -13,23 +13,24 @@ def head(report: dict[str, Any]) -> str:
     """Machine and settings."""
     options = report["options"]
     files = "a copy of the model each" if options["own_files"] else "all of the same files"
-    return (
-        f"machine: {machine.line(report['machine'])}\n"
+    lines = (
+        f"machine: {machine.line(report['machine'])}",
         f"seed {report['seed']}, {report['rounds']} rounds of {report['replicas']} replicas, "
-        f"{options['threads']} threads each, {files}\n"
+        f"{options['threads']} threads each, {files}",
     )
+    return "\n".join(prose(line) for line in lines) + "\n"
 
 
 def engine(found: dict[str, Any]) -> str:
     """One engine."""
-    lines = ["", f"{found['engine']}: {found['description']}"]
+    lines = ["", prose(f"{found['engine']}: {found['description']}")]
     if found["outcome"] != "measured":
-        return "\n".join([*lines, f"  {found['outcome']}: {found['reason']}"]) + "\n"
+        return "\n".join([*lines, prose(f"  {found['outcome']}: {found['reason']}")]) + "\n"
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    lines += [f"{versions}; {size(found['weight_bytes'])} of weights as they run", ""]
+    lines += [prose(f"{versions}; {size(found['weight_bytes'])} of weights as they run"), ""]
     columns = ("way", f"memory of {found['replicas']}", "weights, first", "weights, next", found["unit"])
     lines += table([columns, *(_row(name, way) for name, way in found["ways"].items())])
-    lines += [f"  {name}: {way['description']}" for name, way in found["ways"].items()]
+    lines += [prose(f"  {name}: {way['description']}") for name, way in found["ways"].items()]
     lines += ["", *table([("bar", "ratio", "measured", "range", "limit", ""), *map(_bar, found["bars"])])]
     if not found["outputs_agree"]:
         lines.append("OUTPUTS DIFFER")
@@ -38,7 +39,7 @@ def engine(found: dict[str, Any]) -> str:
 
 def closing(report: dict[str, Any]) -> str:
     """Notes that a reader needs to judge the figures."""
-    return "\n".join(["", *(f"- {note}" for note in report["notes"])]) + "\n"
+    return notes(report["notes"])
 
 
 def _row(name: str, way: dict[str, Any]) -> tuple[str, ...]:

@@ -2,24 +2,15 @@
 
 import argparse
 import json
-import os
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+from ..command_line import parser, require
+from ..text import prose
+from .shapes import shape_of
 
-from .. import machine
-from ..command_line import parser
-from ..context import Progress
-from . import functions, report, starts, swaps
-from .models import shape_of
-from .node import MIB, Node
-
-SCHEMA = "tetris-python-gpu-bench/1"
 PARTS = ("starts", "swaps", "functions")
 DISAGREEMENT = 3
 EXIT_CODES = """\
@@ -33,64 +24,20 @@ exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    progress = Progress()
+    command = _parser()
+    options = command.parse_args(arguments)
+    require(command, "torch")
+    from . import report
+    from .run import run
 
-    def say(text: str) -> None:
-        progress.say(text)
-
-    with tempfile.TemporaryDirectory(prefix="tetris-bench-gpu-", dir=options.workdir) as folder:
-        node = Node(options.device, Path(folder), options.part_mib * MIB)
-        found: dict[str, Any] = {
-            "schema": SCHEMA,
-            "command": ["python", "-m", "tetris.bench.gpu", *sys.argv[1:]],
-            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": machine.inspect(),
-            "device": node.describe(),
-            "failures": {},
-        }
-        for part in options.only:
-            try:
-                _take(part, node, options, found, say)
-            except Exception as error:
-                found["failures"][part] = f"{type(error).__name__}: {error}"
-            progress.clear()
-            found["figures"] = report.figures(found)
-            if options.keep:
-                _keep(options.keep, found)
+    found = run(options)
     if options.format == "json":
         print(json.dumps(found, indent=1))
     else:
-        print("\n".join(report.lines(found)))
+        print("\n".join(map(prose, report.lines(found))))
     for part, reason in found["failures"].items():
         print(f"tetris.bench.gpu: {part} failed: {reason}", file=sys.stderr)
     return _exit_code(found)
-
-
-def _take(
-    part: str, node: Node, options: argparse.Namespace, found: dict[str, Any], say: Callable[[str], None]
-) -> None:
-    with torch.inference_mode():
-        if part == "starts":
-            found["starts"] = []
-            for name in options.models:
-                found["starts"] += starts.measure(node, name, shape_of(name), options.tokens, options.rounds, say)
-        elif part == "swaps":
-            found["swaps"] = []
-            for name in options.swaps:
-                found["swaps"].append(swaps.measure(node, name, shape_of(name), options.rounds, say))
-        else:
-            shapes = [shape_of(name) for name in options.kinds]
-            each = [shapes[number % len(shapes)] for number in range(options.functions)]
-            found["functions"] = functions.measure(
-                node, each, options.room, options.rates, options.seconds, options.zipf, options.text, say
-            )
-
-
-def _keep(path: Path, found: dict[str, Any]) -> None:
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(found, indent=1))
-    os.replace(new, path)
 
 
 def _exit_code(found: dict[str, Any]) -> int:

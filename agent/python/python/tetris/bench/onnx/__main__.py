@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import machine
-from ..command_line import count, names, parser
+from ..command_line import count, names, parser, require
 from ..place import enter_own_mounts
 from . import report
 from .measure import measure
@@ -28,7 +28,9 @@ exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns 0, or 3 where a method did not compute what plain ONNX Runtime does."""
-    options = _parser().parse_args(arguments)
+    command = _parser()
+    options = command.parse_args(arguments)
+    require(command, "numpy", "onnxruntime", *(() if options.model else ("onnx",)))
     enter_own_mounts()
     found: dict[str, Any] = {"machine": machine.inspect(), "seed": SEED, "options": vars(options), "models": []}
     with tempfile.TemporaryDirectory(prefix="tetris-bench-onnx-") as directory:
