@@ -1,5 +1,6 @@
 //! A rollout of the daemon while pods start: each of them gets its model, and those that run notice nothing.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -65,14 +66,15 @@ fn roll(images: &[(&str, String)]) -> Result<()> {
         "{} pods are no load",
         started.len()
     );
-    let mut private = 0;
+    let mut private = BTreeMap::<String, Vec<&str>>::new();
     for name in &started {
-        let load = Holders::wait_for_load(name)?;
-        private += u32::from(!is_shared(&load)?);
+        if let Some(cause) = cause(Holders::wait_for_load(name)?)? {
+            private.entry(cause).or_default().push(name);
+        }
     }
     let _closed = writeln!(
         std::io::stderr(),
-        "{} pods started during {ROLLOUTS} rollouts: {private} loaded private, none failed",
+        "{} pods started during {ROLLOUTS} rollouts, none failed; private by cause: {private:?}",
         started.len()
     );
     // A private load leaves nothing behind that keeps the next one from sharing.
@@ -123,13 +125,13 @@ fn daemons() -> Result<Vec<String>> {
         .collect())
 }
 
-/// Returns whether a load is shared. A private one has to say that the daemon was away.
-fn is_shared(load: &Load) -> Result<bool> {
+/// Why a load is private, if it is: the daemon was away.
+fn cause(load: Load) -> Result<Option<String>> {
     if load.require_shared().is_ok() {
-        return Ok(true);
+        return Ok(None);
     }
     load.require_private(&ABSENT)?;
-    Ok(false)
+    Ok(load.cause)
 }
 
 fn state() -> String {
