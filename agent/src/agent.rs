@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tetris_loader::{LoadError, PrivateCause, Recognized, Source, Words, hub};
 use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError, TensorId, TrustDomain};
 
-use crate::daemon::{self, Patience};
+use crate::daemon::{self, Absence, Patience};
 use crate::load::LoadContext;
 use crate::model::{Model, SharedFile};
 use crate::model_file::ModelFile;
@@ -55,6 +55,8 @@ struct Inner {
     patience: Patience,
     /// Tells if the node daemon is worth passing files to.
     broker_patience: Patience,
+    /// Waits for a node daemon that is away.
+    absence: Absence,
     /// Domain in which this process's derived tensors count, once the daemon said so.
     domain: OnceLock<Option<TrustDomain>>,
     brokered_files: AtomicU64,
@@ -168,6 +170,7 @@ impl Agent {
                 choice,
                 patience: Patience::default(),
                 broker_patience: Patience::default(),
+                absence: Absence::default(),
                 domain: OnceLock::new(),
                 brokered_files: AtomicU64::new(0),
                 loads: AtomicU64::new(0),
@@ -371,6 +374,7 @@ impl Agent {
             options,
             &inner.patience,
             &inner.broker_patience,
+            &inner.absence,
         )
     }
 
@@ -380,6 +384,7 @@ impl Agent {
         if let Some(known) = self.inner.domain.get() {
             return *known;
         }
+        self.inner.absence.wait(store);
         let header = store.header_descriptor();
         match daemon::ask_domain(&store.daemon_socket(), header, timeout) {
             Ok(domain) => *self.inner.domain.get_or_init(|| domain),

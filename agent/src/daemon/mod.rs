@@ -5,6 +5,7 @@
 //! can only read the store passes its model files to the daemon, which publishes them, and bytes that
 //! it made as sealed memory.
 
+mod absence;
 mod client;
 mod connection;
 mod derived;
@@ -16,6 +17,7 @@ mod sealed;
 mod turn;
 mod warm;
 
+pub(crate) use absence::Absence;
 pub use client::{RoomOutcome, make_room};
 pub use derived::{ask_domain, record_derived};
 pub use greeting::{Greeting, greet};

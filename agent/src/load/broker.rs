@@ -58,6 +58,7 @@ impl LoadContext<'_> {
                 progress.report(Progress::new(done, total));
             }
         };
+        self.absence.wait(load.store);
         let socket = load.store.daemon_socket();
         let timeout = self.options.broker_timeout;
         let file = load.source.file().as_fd();

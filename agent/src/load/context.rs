@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use tetris_loader::Source;
 use tetris_store_layout::{ManifestKind, Store};
 
-use crate::daemon::{Answers, Patience};
+use crate::daemon::{Absence, Answers, Patience};
 use crate::options::LoadOptions;
 use crate::private_reason::Unavailable;
 
@@ -21,6 +21,8 @@ pub(crate) struct LoadContext<'a> {
     pub(super) patience: &'a Patience,
     /// Tells if the node daemon is worth passing files to.
     pub(super) broker_patience: &'a Patience,
+    /// Waits for a node daemon that is away.
+    pub(super) absence: &'a Absence,
     /// Refusals of the daemon to this load.
     pub(super) answers: Answers,
 }
@@ -44,6 +46,7 @@ impl<'a> LoadContext<'a> {
         options: &'a LoadOptions,
         patience: &'a Patience,
         broker_patience: &'a Patience,
+        absence: &'a Absence,
     ) -> Self {
         Self {
             store,
@@ -52,6 +55,7 @@ impl<'a> LoadContext<'a> {
             making_room: Mutex::new(()),
             patience,
             broker_patience,
+            absence,
             answers: Answers::default(),
         }
     }

@@ -48,6 +48,7 @@ impl LoadContext<'_> {
         object: ObjectRef,
         memory: impl AsFd,
     ) -> Result<Option<Published>, PrivateReason> {
+        self.absence.wait(store);
         let timeout = self.options.broker_timeout;
         let socket = store.daemon_socket();
         let (cause, why) = match daemon::publish_memory(&socket, memory.as_fd(), object, timeout) {

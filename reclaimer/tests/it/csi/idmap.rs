@@ -1,13 +1,15 @@
 //! Idmapped mounts of pods, and leases on files of their stores.
 
-use std::fs;
+use std::fs::{self, FileTimes};
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::CWD;
 use rustix::mount::{OpenTreeFlags, open_tree};
 use tetris_agent::store_location::StoreLocation;
+use tetris_agent::{Agent, LoadOptions};
 use tetris_idmap::IdMap;
 use tetris_node::csi::wire::NodePublishVolumeRequest;
 use tetris_node::csi::{CsiConfig, IdmapMode, PodTrust};
@@ -17,6 +19,7 @@ use tetris_wire::BoundSocket;
 use crate::api::{Api, uid_of};
 use crate::csi::calls::{expect_read_only, mounts};
 use crate::csi::fixture::{Driver, Host, request};
+use crate::daemon::harness::model_file;
 use crate::lease::{Lease, Rights};
 
 /// The id that stands for users without one.
@@ -104,8 +107,12 @@ fn root_of_a_container_owns_no_file_of_its_store_and_takes_no_lease() {
     let connect = || std::os::unix::net::UnixStream::connect(theirs.daemon_socket()).map(drop);
     let refused = connect().unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(EACCES), "{refused}");
-    let user = Some(SOCKET_USER);
-    std::os::unix::fs::lchown(ours.daemon_socket(), user, user).unwrap();
+    let socket = ours.daemon_socket();
+    let give = move || {
+        let user = Some(SOCKET_USER);
+        std::os::unix::fs::lchown(socket, user, user).unwrap();
+    };
+    expect_a_load_to_wait(&store.path, &target, give);
     let socket = fs::metadata(theirs.daemon_socket()).unwrap();
     assert_eq!(socket.uid(), SOCKET_USER);
     connect().unwrap();
@@ -116,6 +123,28 @@ fn root_of_a_container_owns_no_file_of_its_store_and_takes_no_lease() {
     location.open().unwrap();
     driver.unpublish(&target).unwrap();
     driver.stop().unwrap();
+}
+
+/// A socket that nobody has given yet, in a store made an hour ago, is that of a daemon that has just come: a load waits
+/// until it is given, and connects then.
+fn expect_a_load_to_wait(store: &Path, target: &Path, give: impl FnOnce() + Send) {
+    let made = FileTimes::new().set_modified(SystemTime::now() - Duration::from_hours(1));
+    let header = fs::File::open(store.join("store")).unwrap();
+    header.set_times(made).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let model = model_file(dir.path(), 5 << 20, 1);
+    let agent = Agent::open_store(target).unwrap();
+    let options = LoadOptions::default().with_broker_timeout(Duration::from_secs(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            give();
+        });
+        // Nobody accepts the connection.
+        let loaded = agent.load_with(&model, &options).unwrap();
+        let why = loaded.report().private_reason.clone().unwrap();
+        assert!(why.contains("cannot read from"), "{why}");
+    });
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Private loads beside a store that can only be read: the command of each remedy removes the cause.
 
+use std::fs::FileTimes;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -122,4 +123,30 @@ fn what_the_daemon_refuses_is_in_its_log() {
     eventually("the file to be taken", || {
         is_brokered(&load(store.clone(), model.clone())).then_some(())
     });
+}
+
+#[test]
+fn a_load_between_two_daemons_is_published_by_the_second() {
+    let Some(ground) = Ground::new(64) else {
+        return;
+    };
+    let store = ground.store();
+    // Made an hour ago.
+    let times = FileTimes::new().set_modified(SystemTime::now() - Duration::from_hours(1));
+    let header = std::fs::File::open(store.join("store")).unwrap();
+    header.set_times(times).unwrap();
+    let config = ground.dir.path().join("node.toml");
+    let text = format!("[[stores]]\nname = \"a\"\npath = \"{}\"\n", store.display());
+    std::fs::write(&config, text).unwrap();
+    let first = Daemon::start(&config, &[]);
+    eventually("the socket", || is_served(&store).then_some(()));
+    assert!(first.stop().success());
+    let model = ground.model("m.safetensors", 6 << 20, 1);
+    let loading = std::thread::spawn({
+        let store = store.clone();
+        move || load(store, model)
+    });
+    let _second = Daemon::start(&config, &[]);
+    let report = loading.join().unwrap();
+    assert!(is_brokered(&report), "{report:?}");
 }
