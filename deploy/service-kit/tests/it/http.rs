@@ -141,7 +141,10 @@ async fn a_client_that_does_not_read_keeps_no_server_from_ending() {
 async fn an_address_that_is_taken_is_an_error_that_names_its_flag() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
-    let error = listen("metrics-listen", address).await.unwrap_err().to_string();
+    let error = listen("metrics-listen", address)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(
         error.starts_with(&format!("--metrics-listen {address}: ")),
         "{error}"
