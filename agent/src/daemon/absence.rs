@@ -64,8 +64,8 @@ fn wait_for_successor(store: &Store, longest: Duration) -> bool {
     true
 }
 
-/// Whether clients can connect to the socket of `store`, as far as its file tells: it is there, and where pods see no
-/// owner of the store, it was given to the user that they see (LAYOUT.md 4).
+/// Returns true if clients can connect to the socket of `store`, as far as its file tells: it is there, and where pods
+/// see no owner of the store, it was given to the user that they see (LAYOUT.md 4).
 fn is_served(store: &Store) -> bool {
     match store.daemon_socket().symlink_metadata() {
         Ok(found) => found.uid() == SOCKET_USER || !store.hides_owner(),
