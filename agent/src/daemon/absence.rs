@@ -14,7 +14,7 @@ use super::room::Patience;
 const LONGEST: Duration = Duration::from_secs(5);
 /// A daemon that stopped longer ago has no successor.
 const LATELY: Duration = Duration::from_secs(30);
-/// A store changes its directory for as long after its header at most, if no daemon looks after it.
+/// Making a store changes its directory until then, after its header.
 const MAKING: Duration = Duration::from_secs(1);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -37,7 +37,8 @@ impl Default for Absence {
 }
 
 impl Absence {
-    /// Waits for the daemon of `store` for at most 5 s, if it took its socket away a moment ago.
+    /// Waits for the daemon of `store` for at most 5 s, if one has stopped a moment ago, or one that has just come
+    /// cannot be connected to yet.
     pub(crate) fn wait(&self, store: &Store) {
         if self.patience.is_left(Instant::now()) && !wait_for_successor(store, self.longest) {
             tracing::debug!("the node's daemon has stopped, and no other one came");
@@ -46,7 +47,8 @@ impl Absence {
     }
 }
 
-/// Returns false if the daemon of `store` has stopped a moment ago, and nobody came within `longest`.
+/// Returns false if the daemon of `store` has stopped a moment ago, and nobody that clients can connect to came
+/// within `longest`.
 ///
 /// A daemon that stops unlinks its socket (LAYOUT.md 11.1), which changes the store's directory. Nothing
 /// else does once the store is made, but other work of a daemon.
@@ -78,12 +80,10 @@ fn has_changed_lately(root: &Path, now: SystemTime) -> bool {
     let (Some(changed), Some(made)) = (modified(root), modified(&root.join("store"))) else {
         return false;
     };
-    // Times of the future, of a clock that was set back, count for nothing.
-    let is_between = |from: SystemTime, to: SystemTime, is: fn(Duration) -> bool| {
-        to.duration_since(from).is_ok_and(is)
-    };
-    is_between(made, changed, |later| later >= MAKING)
-        && is_between(changed, now, |ago| ago < LATELY)
+    // An error is a time of the future, of a clock that was set back: nobody waits.
+    let made_before = changed.duration_since(made);
+    let ago = now.duration_since(changed);
+    made_before.is_ok_and(|time| time >= MAKING) && ago.is_ok_and(|time| time < LATELY)
 }
 
 #[cfg(test)]

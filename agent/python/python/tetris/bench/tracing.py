@@ -1,8 +1,8 @@
 """Cost of recording the order of first uses, of one inference.
 
-The recording watches every call of a module and every function of torch until all tensors have been used. Its cost is
-the time of the watched inference, with the start and the end of the recording, over that of the same inference without
-it; both take turns. A module without bytes (on torch's meta device) shows the cost alone: its functions compute
+The recording watches calls of modules, and functions of torch that take a tensor which has not been used yet. Its cost
+is the time of the watched inference, with the start and the end of the recording, over that of the same inference
+without it; both take turns. A module without bytes (on torch's meta device) shows the cost alone: its functions compute
 nothing.
 """
 

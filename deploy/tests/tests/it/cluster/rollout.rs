@@ -22,8 +22,8 @@ const ROLLOUTS: u32 = 3;
 const MOST: u32 = 60;
 /// Time between the starts of two pods.
 const EVERY: Duration = Duration::from_millis(1_500);
-/// Reasons for private memory that a daemon's absence may give, by their names for programs. One that ends takes its
-/// socket away, so for a moment nothing says that there ever was one.
+/// Reasons for private memory that a daemon's absence may give, by their names for programs. A load waits for the next
+/// daemon, but only for some seconds.
 const ABSENT: [&str; 3] = ["no-daemon", "daemon-silent", "read-only"];
 
 #[test]

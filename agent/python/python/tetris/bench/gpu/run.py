@@ -24,10 +24,6 @@ SCHEMA = "tetris-python-gpu-bench/1"
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Measures the parts of the options; returns all samples, the figures, and by part why it failed."""
     progress = Progress()
-
-    def say(text: str) -> None:
-        progress.say(text)
-
     with tempfile.TemporaryDirectory(prefix="tetris-bench-gpu-", dir=options.workdir) as folder:
         node = Node(options.device, Path(folder), options.part_mib * MIB)
         found: dict[str, Any] = {
@@ -40,7 +36,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         }
         for part in options.only:
             try:
-                _take(part, node, options, found, say)
+                _take(part, node, options, found, progress.say)
             except Exception as error:
                 found["failures"][part] = f"{type(error).__name__}: {error}"
             progress.clear()
