@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kube::config::InferConfigError;
 use kube::{Client, Config};
+use tetris_conventions::cgroup::memory_limit;
 use tetris_scaler_core::{InventoryLimits, Settings, Spread};
-use tetris_scaler_profiler::memory_limit;
 use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
 use tetris_service_kit::shutdown::{signals, until};
 use tetris_service_kit::tls_roots::{RootsError, roots_for};

@@ -3,6 +3,7 @@
 //! - [`size`]: bytes, as `8GiB`, `512M` or `4096`
 //! - [`duration`]: times, as `90s`, `1h 30m` or `90`
 //! - [`log_filter`]: the filter of a program's log, and the variables that it comes from
+//! - [`cgroup`]: the memory limit of this process
 //! - [`nearest`]: the name that a mistyped one probably stands for
 //! - [`document`]: JSON documents of results and of errors
 //! - [`exit`]: exit codes and their table in a command's help
@@ -25,6 +26,7 @@
     )
 )]
 
+pub mod cgroup;
 pub mod document;
 pub mod duration;
 pub mod exit;

@@ -7,6 +7,8 @@
 //! - [`shutdown`]: signals, and the order to stop
 //! - [`http`]: a server with limits, and pages that all daemons have
 //! - [`metrics`]: metrics as OpenMetrics text
+//! - [`budget`]: bytes that clients share fairly
+//! - [`pace`]: the least rate of a peer, and the time that it may be behind
 //! - `bound_tls` (feature `bound-tls`): TLS with tokens that are good for one server alone
 //! - `unix_http` (feature `unix-http`): HTTP over Unix sockets, between processes of one daemon
 //! - `tls_roots` (feature `tls-roots`): certificates that clients trust
@@ -30,11 +32,13 @@
 
 #[cfg(feature = "bound-tls")]
 pub mod bound_tls;
+pub mod budget;
 pub mod command;
 pub mod command_help;
 pub mod http;
 pub mod logs;
 pub mod metrics;
+pub mod pace;
 pub mod service_manager;
 pub mod shutdown;
 #[cfg(feature = "tls-roots")]

@@ -45,7 +45,7 @@ mod session;
 mod setting;
 mod shared;
 
-pub use cgroup::{CgroupError, memory_limit};
+pub use cgroup::CgroupError;
 pub use cpus::CpuError;
 pub use database::{DatabaseError, ProfileDatabase, StoredProfile};
 pub use gpu::{MeasurementOnGpu, ProfileGpu};

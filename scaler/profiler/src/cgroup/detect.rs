@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tetris_conventions::cgroup::{Mount, own_path};
+
 use super::error::{CgroupError, read};
 
 /// Parent directories of the profiler's cgroups.
@@ -98,51 +100,6 @@ impl Hierarchy {
     }
 }
 
-/// A line of /proc/self/mountinfo (proc(5)) for a cgroup mount.
-pub(super) struct Mount<'a> {
-    root: &'a str,
-    pub(super) point: &'a Path,
-    pub(super) kind: &'a str,
-    pub(super) options: &'a str,
-}
-
-impl<'a> Mount<'a> {
-    pub(super) fn parse(line: &'a str) -> Option<Self> {
-        let (fields, rest) = line.split_once(" - ")?;
-        let mut fields = fields.split(' ').skip(3);
-        let (root, point) = (fields.next()?, fields.next()?);
-        let mut rest = rest.split(' ');
-        let (kind, _source, options) = (rest.next()?, rest.next()?, rest.next()?);
-        matches!(kind, "cgroup" | "cgroup2").then_some(Self {
-            root,
-            point: Path::new(point),
-            kind,
-            options,
-        })
-    }
-
-    /// Returns the directory of the cgroup `path`, or the mount's root if the path is outside of
-    /// the mount (another namespace's).
-    pub(super) fn dir_of(&self, path: &str) -> PathBuf {
-        let inside = Path::new(path).strip_prefix(self.root);
-        let inside = inside.unwrap_or(Path::new(""));
-        if inside.components().any(|part| part.as_os_str() == "..") {
-            return self.point.to_owned();
-        }
-        self.below(inside)
-    }
-
-    fn below(&self, path: &Path) -> PathBuf {
-        let inside = path.strip_prefix("/").unwrap_or(path);
-        // Joining an empty path would append a slash.
-        if inside.as_os_str().is_empty() {
-            self.point.to_owned()
-        } else {
-            self.point.join(inside)
-        }
-    }
-}
-
 fn v1_dir(
     mounts: &[Mount<'_>],
     own: &str,
@@ -156,19 +113,6 @@ fn v1_dir(
     Some(match parent {
         Some(parent) => mount.below(parent),
         None => mount.dir_of(own_path(own, controller)?),
-    })
-}
-
-/// Returns the path of a controller in /proc/self/cgroup: `4:memory:/path`. Version 2 is the
-/// controller "".
-pub(super) fn own_path<'a>(own: &'a str, controller: &str) -> Option<&'a str> {
-    own.lines().find_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        controllers
-            .split(',')
-            .any(|one| one == controller)
-            .then_some(path)
     })
 }
 

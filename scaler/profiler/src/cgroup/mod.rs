@@ -2,7 +2,6 @@
 
 mod detect;
 mod error;
-mod limit;
 mod memory;
 mod name;
 
@@ -16,7 +15,6 @@ use error::{read, write};
 
 pub(crate) use detect::Hierarchy;
 pub use error::CgroupError;
-pub use limit::memory_limit;
 pub(crate) use memory::MemoryUse;
 pub(crate) use name::sweep;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::detect::{Mount, own_path};
+use super::mount::{Mount, own_path};
 
 /// Least value that means no limit: version 1 shows the largest number of whole pages.
 const NONE: u64 = 1 << 60;
