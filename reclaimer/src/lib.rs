@@ -8,6 +8,7 @@
     clippy::panic
 )]
 
+mod record_memory;
 mod records;
 mod uuid;
 

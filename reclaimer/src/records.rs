@@ -4,32 +4,54 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tetris_reclaimer_core::{RecordFile, RecordId, RecordName};
+use tetris_reclaimer_core::{Clock, RecordFile, RecordId, RecordName};
+use tetris_service_kit::budget::Charge;
 use tetris_store_layout::{
-    IdentityId, ObjectRef, RecordEntry, RecordUse, Store, StoreError, TensorId,
+    DecodeError, DerivedRecord, IdentityId, LayoutError, ObjectRef, RecordEntry, RecordUse, Store,
+    StoreError, TensorId,
 };
+
+use crate::record_memory::{RecordMemory, StoreNumber};
 
 /// Two changes of a folder within one tick of the kernel's clock have one time stamp. Far longer
 /// than any tick.
 const CLOCK_TICK: Duration = Duration::from_secs(1);
+/// Number of records that are not followed and tried again in one refresh: each is read anew.
+const RETRIES: usize = 64;
 
 /// A manifest or derived record.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Record {
-    /// Its objects, each once, by identifier.
+    /// Its objects, each once, by identifier. Empty where the store's share of memory has no room
+    /// for them: then the objects are freed by their own times.
     pub(crate) objects: Vec<ObjectRef>,
     /// Length of them all, in bytes.
     pub(crate) total_bytes: u64,
-    /// Time of the last use by a load, in milliseconds since the epoch.
+    /// Time of the last use by a load, in milliseconds of the system's clock.
     pub(crate) last_use_ms: u64,
-    /// The tensors that it is derived from; none for a manifest.
-    pub(crate) sources: Vec<TensorId>,
+    /// The origin of a derived record; none for a manifest.
+    pub(crate) origin: Option<Origin>,
+    /// Share of memory for the objects; `None` if there was no room.
+    memory: Option<Charge<StoreNumber>>,
+}
+
+/// The origin of a derived record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin {
+    /// The tensor that its object is made of.
+    Tensor(TensorId),
+    /// The tensor of its key, and the table, which lists all tensors that the layout is made of. It
+    /// is read when they are needed.
+    Layout(TensorId, ObjectRef),
 }
 
 /// All records of a store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Records {
+    memory: RecordMemory,
     known: BTreeMap<RecordId, Record>,
+    /// Records whose objects there was no memory to follow.
+    not_followed: BTreeSet<RecordId>,
     /// Damaged records that were reported, so that each is reported once.
     damaged: BTreeSet<RecordId>,
     /// Every manifest and derived record that was listed, damaged ones too: its memory, and when it
@@ -52,6 +74,19 @@ pub(crate) struct Changes {
 }
 
 impl Records {
+    /// Creates the records of a store, whose objects are charged to `memory`.
+    pub(crate) fn new(memory: RecordMemory) -> Self {
+        Self {
+            memory,
+            known: BTreeMap::new(),
+            not_followed: BTreeSet::new(),
+            damaged: BTreeSet::new(),
+            listed: BTreeMap::new(),
+            identities: Vec::new(),
+            identities_stamp: None,
+        }
+    }
+
     /// All of them, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&RecordId, &Record)> {
         self.known.iter()
@@ -61,6 +96,16 @@ impl Records {
         self.known.get(id)
     }
 
+    /// Share of memory of the store.
+    pub(crate) const fn memory(&self) -> &RecordMemory {
+        &self.memory
+    }
+
+    /// Number of records whose objects there is no memory to follow.
+    pub(crate) fn not_followed(&self) -> usize {
+        self.not_followed.len()
+    }
+
     /// Looks again.
     pub(crate) fn refresh(&mut self, store: &Store) -> Result<Changes, StoreError> {
         let mut changes = Changes::default();
@@ -68,34 +113,112 @@ impl Records {
         for entry in store.manifests()? {
             let id = RecordId::Manifest(entry.id);
             listed.insert(id, (entry.allocated, millis(entry.last_used)));
-            self.look_at(id, entry.last_used, &mut changes, || {
-                let manifest = store.manifest(entry.id)?;
-                Ok(manifest.map(|manifest| {
-                    let objects = manifest.objects.iter();
-                    (objects.map(|entry| entry.object).collect(), Vec::new())
-                }))
-            });
+            self.look_at(store, id, entry.last_used, &mut changes);
         }
         for entry in store.derived_records()? {
             let id = RecordId::Derived(entry.id);
             listed.insert(id, (entry.allocated, millis(entry.last_used)));
-            self.look_at(id, entry.last_used, &mut changes, || {
-                let Some(derived) = store.derived_record(entry.id)? else {
-                    return Ok(None);
-                };
-                let derivation = store.derivation(&derived);
-                let derivation = derivation.map_err(|source| StoreError::Record {
-                    path: store.object_path(&derived.object),
-                    source,
-                })?;
-                Ok(Some((derivation.objects, derivation.sources)))
-            });
+            self.look_at(store, id, entry.last_used, &mut changes);
         }
+        let before = self.known.len();
         self.known.retain(|id, _| listed.contains_key(id));
         self.damaged.retain(|id| listed.contains_key(id));
+        self.not_followed.retain(|id| listed.contains_key(id));
+        if self.known.len() < before {
+            self.retry(store);
+        }
         self.listed = listed;
         self.refresh_identities(store)?;
         Ok(changes)
+    }
+
+    /// Reads some of the records that are not followed again: others have given memory back.
+    fn retry(&mut self, store: &Store) {
+        let again: Vec<RecordId> = self.not_followed.iter().copied().collect();
+        for id in again.into_iter().take(RETRIES) {
+            let Some(last_use_ms) = self.known.get(&id).map(|record| record.last_use_ms) else {
+                continue;
+            };
+            if let Ok(Some(record)) = self.read(store, id, last_use_ms) {
+                self.keep(id, record);
+            }
+        }
+    }
+
+    fn keep(&mut self, id: RecordId, record: Record) {
+        if record.memory.is_some() {
+            self.not_followed.remove(&id);
+        } else {
+            self.not_followed.insert(id);
+        }
+        self.known.insert(id, record);
+    }
+
+    /// Reads a record; `None` if it has gone.
+    fn read(
+        &self,
+        store: &Store,
+        id: RecordId,
+        last_use_ms: u64,
+    ) -> Result<Option<Record>, StoreError> {
+        match id {
+            RecordId::Manifest(manifest) => {
+                let Some(manifest) = store.manifest(manifest)? else {
+                    return Ok(None);
+                };
+                let objects = manifest.objects.iter().map(|entry| entry.object);
+                let count = manifest.objects.len();
+                let record = Record::new(&self.memory, None, objects, count, last_use_ms);
+                Ok(Some(record))
+            }
+            RecordId::Derived(derived) => {
+                let Some(derived) = store.derived_record(derived)? else {
+                    return Ok(None);
+                };
+                let record = if derived.is_layout() {
+                    self.read_layout(store, &derived, last_use_ms)
+                        .map_err(|source| StoreError::Record {
+                            path: store.object_path(&derived.object),
+                            source,
+                        })?
+                } else {
+                    let origin = Some(Origin::Tensor(derived.key.source()));
+                    let object = std::iter::once(derived.object);
+                    Record::new(&self.memory, origin, object, 1, last_use_ms)
+                };
+                Ok(Some(record))
+            }
+        }
+    }
+
+    /// Reads the objects of a layout, and nothing else of its table.
+    fn read_layout(
+        &self,
+        store: &Store,
+        derived: &DerivedRecord,
+        last_use_ms: u64,
+    ) -> Result<Record, DecodeError> {
+        let object = derived.object;
+        let origin = Some(Origin::Layout(derived.key.source(), object));
+        let table = std::iter::once(object);
+        match store.layout_table(&object) {
+            Ok(Some(found)) => {
+                let (objects, count) = (table.chain(found.objects()), found.object_count());
+                let count = count.saturating_add(1);
+                Ok(Record::new(
+                    &self.memory,
+                    origin,
+                    objects,
+                    count,
+                    last_use_ms,
+                ))
+            }
+            // It is there, and cannot be read at this moment.
+            Ok(None) | Err(LayoutError::Map(_)) => {
+                Ok(Record::new(&self.memory, origin, table, 1, last_use_ms))
+            }
+            Err(LayoutError::Invalid(error)) => Err(error),
+        }
     }
 
     /// Lists identities again where their folder has changed: nothing else about them ever does.
@@ -131,7 +254,11 @@ impl Records {
 
     /// All of them, to choose from which go. `use_of` says whether a record is wanted, and when all
     /// it names was last seen held.
-    pub(crate) fn files(&self, use_of: impl Fn(&RecordId) -> (bool, u64)) -> Vec<RecordFile> {
+    pub(crate) fn files(
+        &self,
+        clock: &Clock,
+        use_of: impl Fn(&RecordId) -> (bool, u64),
+    ) -> Vec<RecordFile> {
         let listed = self.listed.iter().map(|(id, (bytes, last_use_ms))| {
             let (wanted, held_ms) = use_of(id);
             RecordFile {
@@ -140,14 +267,14 @@ impl Records {
                     RecordId::Derived(id) => RecordName::Derived(id),
                 },
                 bytes: *bytes,
-                last_use_ms: held_ms.max(*last_use_ms),
+                last_use_ms: held_ms.max(clock.moment_ms(*last_use_ms)),
                 wanted,
             }
         });
         let identities = self.identities.iter().map(|entry| RecordFile {
             name: RecordName::Identity(entry.id),
             bytes: entry.allocated,
-            last_use_ms: millis(entry.last_used),
+            last_use_ms: clock.moment_ms(millis(entry.last_used)),
             wanted: false,
         });
         listed.chain(identities).collect()
@@ -155,23 +282,23 @@ impl Records {
 
     fn look_at(
         &mut self,
+        store: &Store,
         id: RecordId,
         last_used: SystemTime,
         changes: &mut Changes,
-        read: impl FnOnce() -> Result<Option<(Vec<ObjectRef>, Vec<TensorId>)>, StoreError>,
     ) {
         let last_use_ms = millis(last_used);
         if let Some(record) = self.known.get_mut(&id) {
-            if last_use_ms > record.last_use_ms {
+            // Earlier, too: the system's clock may have been set back.
+            if last_use_ms != record.last_use_ms {
                 changes.used.push(id);
             }
             record.last_use_ms = last_use_ms;
             return;
         }
-        match read() {
-            Ok(Some((objects, sources))) => {
-                let record = Record::new(objects, sources, last_use_ms);
-                self.known.insert(id, record);
+        match self.read(store, id, last_use_ms) {
+            Ok(Some(record)) => {
+                self.keep(id, record);
                 changes.new.push(id);
             }
             // It has gone meanwhile.
@@ -186,16 +313,32 @@ impl Records {
 }
 
 impl Record {
-    fn new(mut objects: Vec<ObjectRef>, sources: Vec<TensorId>, last_use_ms: u64) -> Self {
-        objects.sort_unstable_by_key(|object| object.id);
-        objects.dedup_by_key(|object| object.id);
-        let lengths = objects.iter().map(|object| object.len);
-        Self {
-            total_bytes: lengths.fold(0, u64::saturating_add),
+    /// Creates a record of `count` objects, which are only read if there is memory for them.
+    fn new(
+        memory: &RecordMemory,
+        origin: Option<Origin>,
+        objects: impl Iterator<Item = ObjectRef>,
+        count: usize,
+        last_use_ms: u64,
+    ) -> Self {
+        let mut record = Self {
+            objects: Vec::new(),
+            total_bytes: 0,
             last_use_ms,
-            sources,
-            objects,
+            origin,
+            memory: memory.charge(count),
+        };
+        if let Some(charge) = &mut record.memory {
+            record.objects.reserve_exact(count);
+            record.objects.extend(objects.take(count));
+            record.objects.sort_unstable_by_key(|object| object.id);
+            record.objects.dedup_by_key(|object| object.id);
+            record.objects.shrink_to_fit();
+            RecordMemory::shrink(charge, record.objects.len());
+            let lengths = record.objects.iter().map(|object| object.len);
+            record.total_bytes = lengths.fold(0, u64::saturating_add);
         }
+        record
     }
 }
 

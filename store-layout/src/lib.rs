@@ -87,8 +87,8 @@ pub use holders::Holders;
 pub use identity::{IdentityBy, IdentityKey};
 pub use last_path::LastPath;
 pub use layout::{
-    Derivation, Layout, LayoutError, LayoutKey, LayoutPlace, LayoutTensor, MAX_LAYOUT_ATTRIBUTES,
-    MAX_LAYOUT_LEN, MAX_LAYOUT_RANK, MAX_LAYOUT_SOURCES, MAX_LAYOUT_TENSORS,
+    Derivation, Layout, LayoutError, LayoutKey, LayoutPlace, LayoutTable, LayoutTensor,
+    MAX_LAYOUT_ATTRIBUTES, MAX_LAYOUT_LEN, MAX_LAYOUT_RANK, MAX_LAYOUT_SOURCES, MAX_LAYOUT_TENSORS,
 };
 pub use lock::CreationLock;
 pub use manifest::{

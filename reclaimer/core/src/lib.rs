@@ -59,6 +59,7 @@
 )]
 
 mod candidates;
+mod clock;
 mod config;
 mod facts;
 mod histogram;
@@ -72,6 +73,7 @@ mod snapshot;
 mod space;
 mod state;
 
+pub use clock::Clock;
 pub use config::{
     DEFAULT_RECORD_BYTES, Expiry, LearnedKeepAlive, Order, Policy, PolicyConfig, PolicyError,
     StorePolicy,

@@ -12,6 +12,9 @@ use crate::snapshot::ModelSnapshot;
 
 /// Version of the serialized form.
 const VERSION: u32 = 1;
+/// Most models of a store that are remembered, and of all stores. A model takes some hundred bytes, at most 1.2 KB.
+const MOST_MODELS: usize = 8_192;
+const MOST_MODELS_OF_ALL: usize = 8 * MOST_MODELS;
 
 /// Learned state of all stores of a daemon. It follows deterministically from the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +104,9 @@ impl State {
     /// Records an event in the store of this name. Only the first load after a release ends an idle
     /// period. An event older than its predecessor counts as simultaneous.
     pub fn observe(&mut self, store: &str, event: Event) {
+        if let Event::Loaded { model, .. } | Event::Released { model, .. } = event {
+            self.make_place(store, model);
+        }
         let store = self.store_mut(store);
         match event {
             Event::Loaded { model, at_ms } => {
@@ -123,6 +129,24 @@ impl State {
                     model.uses = 0;
                 }
             }
+        }
+    }
+
+    /// Forgets models if there is no place for another one: half of those of the store, or of the one with the most, which were
+    /// not seen for longest.
+    fn make_place(&mut self, name: &str, model: RecordId) {
+        let known = self.stores.get(name);
+        if known.is_some_and(|store| store.models.contains_key(&model)) {
+            return;
+        }
+        if known.is_some_and(|store| store.models.len() >= MOST_MODELS) {
+            self.store_mut(name).forget_half();
+        }
+        let all: usize = self.stores.values().map(StoreState::models).sum();
+        if all >= MOST_MODELS_OF_ALL
+            && let Some(largest) = self.stores.values_mut().max_by_key(|store| store.models())
+        {
+            largest.forget_half();
         }
     }
 
@@ -213,6 +237,23 @@ struct StoresOnly {
 }
 
 impl StoreState {
+    fn forget_half(&mut self) {
+        let mut seen: Vec<u64> = self.models.values().map(|model| model.seen_ms).collect();
+        let middle = seen.len() / 2;
+        let (_, median, _) = match seen.len() {
+            0 => return,
+            _ => seen.select_nth_unstable(middle),
+        };
+        let median = *median;
+        let mut most = seen.len().saturating_sub(middle);
+        // Of those seen at the same time, as many as there is place for.
+        self.models.retain(|_, model| {
+            let stays = model.seen_ms >= median && most > 0;
+            most = most.saturating_sub(usize::from(stays));
+            stays
+        });
+    }
+
     /// Greedy-Dual clock.
     pub fn clock(&self) -> u64 {
         self.clock
@@ -359,6 +400,26 @@ mod tests {
         state.forget_unseen(15);
         let store = state.store("s").unwrap();
         assert!(store.model(&id("a")).is_none() && store.model(&id("b")).is_some());
+    }
+
+    #[test]
+    fn models_of_one_store_and_of_all_have_limits() {
+        let mut state = State::default();
+        for number in 0..3 * MOST_MODELS as u64 {
+            state.observe("s", loaded(&number.to_string(), number));
+        }
+        let store = state.store("s").unwrap();
+        assert!(store.models() <= MOST_MODELS && store.models() >= MOST_MODELS / 2);
+        let last = (3 * MOST_MODELS - 1).to_string();
+        assert!(store.model(&id(&last)).is_some() && store.model(&id("0")).is_none());
+        for store in 0..10 {
+            for number in 0..MOST_MODELS {
+                let name = format!("{store} {number}");
+                state.observe(&store.to_string(), loaded(&name, 7));
+            }
+        }
+        let all: usize = state.stores.values().map(StoreState::models).sum();
+        assert!(all <= MOST_MODELS_OF_ALL, "{all}");
     }
 
     #[test]

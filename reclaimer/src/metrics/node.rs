@@ -172,6 +172,12 @@ fn stores(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
         by_store(stores, |s| s.records.limit_bytes),
     )?;
     out.family(
+        "store_records_not_followed",
+        None,
+        "Records whose objects the daemon has no memory to follow: these are freed by their own times.",
+        by_store(stores, |s| s.records.not_followed),
+    )?;
+    out.family(
         "store_holders",
         None,
         "Locks that mappings hold.",

@@ -84,6 +84,8 @@ pub struct Engine<O> {
     commands: Receiver<Command>,
     observer: O,
     due: Due,
+    /// Origin of the monotonic clock's readings.
+    began: Instant,
 }
 
 /// Times of the next events.
@@ -130,6 +132,7 @@ impl<O: Observer> Engine<O> {
             commands,
             observer,
             due,
+            began: now,
         }
     }
 
@@ -147,11 +150,19 @@ impl<O: Observer> Engine<O> {
                 self.pass(trigger, inbox);
             }
             if Instant::now() >= self.due.keep {
-                self.reclaimer.keep(now_ms());
+                let now_ms = self.now_ms();
+                self.reclaimer.keep(now_ms);
                 self.due.keep = Instant::now() + KEEP_EVERY;
             }
         }
-        self.reclaimer.keep(now_ms());
+        let now_ms = self.now_ms();
+        self.reclaimer.keep(now_ms);
+    }
+
+    /// Now on the daemon's time line, in milliseconds.
+    fn now_ms(&mut self) -> u64 {
+        let monotonic_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.reclaimer.read_clocks(now_ms(), monotonic_ms)
     }
 
     /// Waits for a command or the next due event, and takes all waiting commands.
@@ -267,7 +278,8 @@ impl<O: Observer> Engine<O> {
     }
 
     fn pass(&mut self, trigger: Trigger, inbox: Inbox) {
-        let passed = self.reclaimer.pass(trigger, &inbox.needs, now_ms());
+        let now_ms = self.now_ms();
+        let passed = self.reclaimer.pass(trigger, &inbox.needs, now_ms);
         for (reply, room) in inbox.replies.into_iter().zip(&passed.rooms) {
             reply(*room);
         }

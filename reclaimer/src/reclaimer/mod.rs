@@ -22,11 +22,12 @@ mod tidy;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use tetris_reclaimer_core::State;
+use tetris_reclaimer_core::{Clock, State};
 use tetris_store_layout::Pages;
 
 use crate::config::Config;
 use crate::keep_warm::{Freshness, WarmSet};
+use crate::record_memory::AllRecordMemory;
 use crate::report::{ErrorClass, NodeStatus, PassReport};
 use crate::room::{DaemonReferences, GrantedRoom, RoomResult};
 use crate::store::{OpenStore, StoreConfig};
@@ -53,10 +54,16 @@ pub struct Reclaimer {
     /// Measured page sizes of each mount, by device.
     pages: BTreeMap<(u64, u64), Pages>,
     started_ms: u64,
+    /// The time line of ages; the system's clock if nothing reads it.
+    clock: Clock,
+    /// Time of the last pass, or of the start.
+    now_ms: u64,
     /// Number of passes, with the one in progress.
     passes: u64,
     /// Time of the last pass that listed everything.
     full_ms: u64,
+    /// Memory for the contents of records.
+    record_memory: AllRecordMemory,
     /// Errors since the last report, by class and store.
     errors: Vec<(ErrorClass, Option<String>)>,
     /// References that another part of this daemon can give up.
@@ -96,8 +103,11 @@ impl Reclaimer {
             draining: BTreeMap::new(),
             pages: BTreeMap::new(),
             started_ms: now_ms,
+            clock: Clock::default(),
+            now_ms,
             passes: 0,
             full_ms: 0,
+            record_memory: AllRecordMemory::of_container(),
             errors: Vec::new(),
             references: None,
             granted: None,
@@ -106,6 +116,22 @@ impl Reclaimer {
         reclaimer.open_missing();
         reclaimer.look_for_stores();
         reclaimer
+    }
+
+    /// Reads the system's and the monotonic clock, in milliseconds. Returns the time for a pass: where
+    /// the system's clock was set, ages of objects stay as they were.
+    pub fn read_clocks(&mut self, system_ms: u64, monotonic_ms: u64) -> u64 {
+        let before_ms = self.clock.ahead_ms();
+        let now_ms = self.clock.read(system_ms, monotonic_ms);
+        let ahead_ms = self.clock.ahead_ms();
+        if ahead_ms != before_ms {
+            let step_ms = ahead_ms.saturating_sub(before_ms);
+            tracing::warn!(
+                step_ms,
+                "the system's clock was set; ages of objects stay as they were"
+            );
+        }
+        now_ms
     }
 
     /// Adds a store that stays over changes of the configuration. Returns true if it is new.

@@ -82,6 +82,7 @@ impl Reclaimer {
                     most,
                     now_ms,
                 },
+                clock: &self.clock,
                 declared: &declared,
                 reload: self.config.reload_cost(),
             };

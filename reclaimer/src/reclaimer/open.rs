@@ -32,12 +32,19 @@ impl Reclaimer {
         self.missing.extend(gone);
         for (config, told) in std::mem::take(&mut self.missing) {
             let kept = self.read_persisted(&config);
+            let now_ms = self.now_ms;
             let last_held = |store: &Store| {
                 let kept = kept.as_ref();
-                kept.map(|kept| kept.last_held(&store.id().to_string()))
-                    .unwrap_or_default()
+                let mut times = kept
+                    .map(|kept| kept.last_held(&store.id().to_string()))
+                    .unwrap_or_default();
+                // An earlier daemon's clock may have been ahead.
+                for at_ms in times.values_mut() {
+                    *at_ms = (*at_ms).min(now_ms);
+                }
+                times
             };
-            match Tenant::open(config.clone(), last_held) {
+            match Tenant::open(config.clone(), self.record_memory.of_store(), last_held) {
                 Ok(tenant) if !self.dry_run && !tenant.store.is_writable() => {
                     let error = "this process may not write to it, so it can free nothing; run as its owner or root".to_owned();
                     self.cannot_use(config, error, &told);

@@ -26,6 +26,7 @@ impl Reclaimer {
     pub fn pass(&mut self, trigger: Trigger, needs: &[RoomNeed], now_ms: u64) -> PassResult {
         let began = Instant::now();
         self.passes += 1;
+        self.now_ms = now_ms;
         self.open_missing();
         let full = now_ms.saturating_sub(self.full_ms) >= FULL_MS;
         let mut how = Refresh::Changes;

@@ -80,6 +80,7 @@ impl Reclaimer {
             files: used.files,
             limit_bytes: limits.bytes,
             limit_files: limits.files,
+            not_followed: tenant.records.not_followed() as u64,
         }
     }
 

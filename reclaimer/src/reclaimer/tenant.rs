@@ -5,13 +5,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use tetris_reclaimer_core::{
-    Event, ModelSnapshot, ObjectSnapshot, RecordFile, RecordId, RecordName, ReloadCost, Space,
-    State, StoreSnapshot,
+    Clock, Event, ModelSnapshot, ObjectSnapshot, RecordFile, RecordId, RecordName, ReloadCost,
+    Space, State, StoreSnapshot,
 };
 use tetris_store_layout::{Catalog, IoError, ObjectEntry, ObjectId, Refresh, Store, StoreError};
 
 use super::held::{HeldObjects, Question, Turn};
 use crate::keep_warm::{StoreDeclarations, WarmResolver};
+use crate::record_memory::RecordMemory;
 use crate::records::{Changes, Records, millis};
 use crate::report::{Loads, StoredObject};
 use crate::store::StoreConfig;
@@ -46,6 +47,8 @@ pub(crate) struct ObservationContext<'a> {
     pub(super) question: Question,
     /// the pass that asks.
     pub(super) turn: Turn,
+    /// the time line of files' times,
+    pub(crate) clock: &'a Clock,
     pub(crate) declared: &'a StoreDeclarations<'a>,
     pub(crate) reload: ReloadCost,
 }
@@ -84,6 +87,7 @@ impl Tenant {
     /// Opens the store. `last_held` gives the times of use that an earlier daemon persisted.
     pub(crate) fn open(
         config: StoreConfig,
+        memory: RecordMemory,
         last_held: impl FnOnce(&Store) -> HashMap<ObjectId, u64>,
     ) -> Result<Self, StoreError> {
         let store = Store::open(&config.path)?;
@@ -92,7 +96,7 @@ impl Tenant {
             config,
             store,
             catalog: Catalog::default(),
-            records: Records::default(),
+            records: Records::new(memory),
             resolver: WarmResolver::default(),
             index: Index::default(),
             stored: None,
@@ -117,15 +121,15 @@ impl Tenant {
     ) -> Result<StoreObservation, StoreError> {
         let changes = self.records.refresh(&self.store)?;
         let (declared, now_ms) = (around.declared, around.turn.now_ms);
-        let warm = self
-            .resolver
-            .of(&self.store, &self.records, declared, now_ms)?;
+        let warm =
+            self.resolver
+                .of(&self.store, &self.records, declared, (around.clock, now_ms))?;
         let objects = &self.catalog.listing().objects;
         let asked = self.held.ask(around.question, &around.turn, |place| {
             let entry = objects.get(place);
             entry.map_or(Ok(false), |entry| self.store.is_held(&entry.object))
         });
-        let snapshot = self.snapshot(&warm, around.reload, now_ms);
+        let snapshot = self.snapshot(&warm, around);
         let mut loads = Loads::default();
         if asked.is_ok() {
             loads = self.notice(&snapshot, &changes, new_bytes, now_ms, state);
@@ -183,16 +187,16 @@ impl Tenant {
     fn snapshot(
         &mut self,
         warm: &BTreeSet<RecordId>,
-        reload: ReloadCost,
-        now_ms: u64,
+        around: &ObservationContext<'_>,
     ) -> StoreSnapshot {
+        let (clock, reload, now_ms) = (around.clock, around.reload, around.turn.now_ms);
         self.held.prune(now_ms, |id| self.index.contains_key(id));
         let entries = self.catalog.listing().objects.iter().enumerate();
         let objects = entries.map(|(place, entry)| ObjectSnapshot {
             id: entry.object.id,
             len_bytes: entry.object.len,
             allocated_bytes: entry.allocated,
-            published_ms: millis(entry.published),
+            published_ms: clock.moment_ms(millis(entry.published)).min(now_ms),
             last_use_ms: self.held.last_held_ms(place),
             held: self.held.is_held(place),
         });
@@ -211,7 +215,7 @@ impl Tenant {
                 .filter_map(|object| self.index.get(&object.id).copied())
                 .collect(),
             total_bytes: record.total_bytes,
-            last_use_ms: record.last_use_ms,
+            last_use_ms: clock.moment_ms(record.last_use_ms).min(now_ms),
             reload_ms: reload.of(record.total_bytes),
             warm: warm.contains(id),
         });
@@ -294,7 +298,7 @@ impl Tenant {
     }
 
     /// The records, to choose from which go.
-    pub(crate) fn record_files(&self, snapshot: &StoreSnapshot) -> Vec<RecordFile> {
+    pub(crate) fn record_files(&self, snapshot: &StoreSnapshot, clock: &Clock) -> Vec<RecordFile> {
         let models = snapshot.models.iter();
         let uses: HashMap<RecordId, (bool, u64)> = models
             .map(|model| {
@@ -303,7 +307,7 @@ impl Tenant {
             })
             .collect();
         self.records
-            .files(|id| uses.get(id).copied().unwrap_or_default())
+            .files(clock, |id| uses.get(id).copied().unwrap_or_default())
     }
 
     /// Removes records, and then those without an object. Returns their number. Their memory

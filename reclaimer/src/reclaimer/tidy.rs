@@ -57,7 +57,8 @@ impl Reclaimer {
             if tenant.records.used().plus(more).is_within(limits) {
                 continue;
             }
-            let names = records_to_remove(&tenant.record_files(snapshot), limits, more);
+            let names =
+                records_to_remove(&tenant.record_files(snapshot, &self.clock), limits, more);
             match tenant.remove_records(&names) {
                 Ok(removed) => {
                     pass.records_removed += removed;
@@ -87,7 +88,7 @@ impl Reclaimer {
         let keep_ms = self.config.quarantine().as_millis() as u64;
         for tenant in &self.tenants {
             for entry in tenant.store.quarantined().unwrap_or_default().objects {
-                let age_ms = now_ms.saturating_sub(millis(entry.changed));
+                let age_ms = now_ms.saturating_sub(self.clock.moment_ms(millis(entry.changed)));
                 if !(pressed || age_ms >= keep_ms) {
                     continue;
                 }

@@ -120,6 +120,9 @@ pub struct RecordStatus {
     pub limit_bytes: u64,
     /// Limit of their number.
     pub limit_files: u64,
+    /// Number of those whose objects the daemon has no memory to follow: their objects are freed by
+    /// their own times.
+    pub not_followed: u64,
 }
 
 /// Volumes that pods have of their stores.

@@ -7,6 +7,7 @@ mod check;
 mod decode;
 mod encode;
 mod key;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use crate::error::{DecodeError, MapError};
 use crate::store::{ObjectRef, Store};
 
 pub use key::LayoutKey;
+pub use table::LayoutTable;
 
 /// Longest table in bytes.
 pub const MAX_LAYOUT_LEN: u64 = 16 << 20;

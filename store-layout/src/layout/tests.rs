@@ -196,6 +196,34 @@ fn ambiguous_conditions_are_refused() {
 }
 
 #[test]
+fn parts_of_a_table_are_read_in_place() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
+    let mut layout = layout();
+    layout.sources = (0..1_000u32)
+        .map(|number| TensorId::of(&number.to_le_bytes()))
+        .collect();
+    let published = store.publish(&layout.encode(), Access::ReadOnly).unwrap();
+    let table = store.layout_table(&published.object).unwrap().unwrap();
+    assert_eq!(
+        (table.source_count(), table.object_count()),
+        (layout.sources.len(), layout.objects.len())
+    );
+    assert!(table.sources().eq(layout.sources.iter().copied()));
+    assert!(table.objects().eq(layout.objects.iter().copied()));
+    assert!(layout.sources.iter().all(|source| table.has_source(source)));
+    assert!(!table.has_source(&TensorId::of(b"another")));
+
+    let absent = ObjectRef::of(b"absent");
+    assert!(store.layout_table(&absent).unwrap().is_none());
+    for cut in [0, 7, HEADER_LEN, HEADER_LEN + SOURCE_LEN * 1_000] {
+        let bytes = &layout.encode()[..cut];
+        let cut = store.publish(bytes, Access::ReadOnly).unwrap();
+        assert!(store.layout_table(&cut.object).is_err());
+    }
+}
+
+#[test]
 fn a_table_is_read_from_the_store_and_checked() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();

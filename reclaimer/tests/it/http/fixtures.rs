@@ -268,6 +268,7 @@ pub fn store(name: &str) -> StoreStatus {
             files: 7,
             limit_bytes: 1 << 20,
             limit_files: 100,
+            not_followed: 3,
         },
         device: (0, 42),
         objects: object_ids(3),

@@ -6,7 +6,9 @@ use tetris_node::report::{NodeStatus, ObjectState};
 use tetris_reclaimer_core::Reason;
 use tetris_store_layout::Holders;
 
-use crate::node::fixture::{Fixture, HOUR_MS, count, expire_after_a_minute, in_two_minutes, pass};
+use crate::node::fixture::{
+    Fixture, HOUR_MS, count, expire_after_a_minute, in_two_minutes, pass, set_used,
+};
 
 #[test]
 fn what_is_mapped_stays_and_goes_once_it_is_not() {
@@ -175,4 +177,60 @@ fn what_was_set_aside_is_deleted_after_its_time_unless_somebody_maps_it() {
     assert_eq!(store.quarantined().unwrap().objects.len(), 1, "it is young");
     pass(&mut reclaimer, now_ms() + 2 * HOUR_MS);
     assert!(store.quarantined().unwrap().objects.is_empty());
+}
+
+/// Passes over a store with an idle model and one that is mapped, after the system's clock was set by `step_ms`.
+fn freed_after_a_step(step_ms: i64) -> [u64; 3] {
+    let fixture = Fixture::new();
+    fixture.store("a");
+    let config = fixture.config(&["a"], expire_after_a_minute);
+    let start_ms = now_ms();
+    let mut reclaimer = Reclaimer::new(config, false, start_ms);
+    drop(fixture.load("a", "bert", 1));
+    let mut freed = |system_ms: u64, after_ms: u64| {
+        let now_ms = reclaimer.read_clocks(system_ms, after_ms);
+        let passed = pass(&mut reclaimer, now_ms);
+        let freed = passed.report.stores[0].freed.values();
+        freed.map(|amount| amount.objects).sum()
+    };
+    let begun_ms = now_ms();
+    let then_ms = |after_ms: u64| begun_ms.saturating_add_signed(step_ms) + after_ms;
+    [
+        freed(begun_ms, 0),
+        // Half of the time after which it expires.
+        freed(then_ms(30_000), 30_000),
+        freed(then_ms(70_000), 70_000),
+    ]
+}
+
+#[test]
+fn objects_expire_in_their_time_though_the_clock_is_set_back_or_forward() {
+    let day_ms = 24 * HOUR_MS.cast_signed();
+    for step_ms in [0, -365 * day_ms, -day_ms, day_ms, 365 * day_ms] {
+        assert_eq!(freed_after_a_step(step_ms), [0, 0, 1], "{step_ms}");
+    }
+}
+
+#[test]
+fn a_record_from_the_future_expires_too() {
+    let fixture = Fixture::new();
+    let store = fixture.store("a");
+    let config = fixture.config(&["a"], expire_after_a_minute);
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
+    drop(fixture.load("a", "bert", 1));
+    let manifest = store.manifests().unwrap()[0].id.to_string();
+    let path = fixture.path("a/manifests-v1").join(manifest);
+    set_used(&path, now_ms() + 1_000 * HOUR_MS);
+    let start_ms = reclaimer.read_clocks(now_ms(), 0);
+    assert!(
+        pass(&mut reclaimer, start_ms).report.stores[0]
+            .freed
+            .is_empty()
+    );
+    let now_ms = reclaimer.read_clocks(start_ms + 70_000, 70_000);
+    assert!(
+        !pass(&mut reclaimer, now_ms).report.stores[0]
+            .freed
+            .is_empty()
+    );
 }

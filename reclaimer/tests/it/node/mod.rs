@@ -5,6 +5,7 @@ mod fixture;
 mod freeing;
 mod keeping;
 mod pages;
+mod record_memory;
 mod references;
 mod room;
 mod tenants;
