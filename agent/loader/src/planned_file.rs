@@ -28,7 +28,7 @@ impl PlannedFile {
         Self::within(source, kind, threads, usize::MAX)
     }
 
-    /// As [`PlannedFile::new`], but a file of more than `max_tensors` gets no plan: only its header is
+    /// As [`PlannedFile::new`], but a file of more than `max_tensors` is refused while its header is
     /// read.
     ///
     /// # Errors
@@ -43,12 +43,11 @@ impl PlannedFile {
         let (header, raw) = match kind {
             ManifestKind::File => (None, Vec::new()),
             ManifestKind::Safetensors => {
-                let (header, raw) = source.header()?;
+                let (header, raw) = source.header_within(max_tensors)?;
                 (Some(header), raw)
             }
         };
         let plan = match &header {
-            Some(header) if header.tensors.len() > max_tensors => Plan::whole_file(0),
             Some(header) => Plan::of_header(header, source, threads)?,
             None => Plan::whole_file(size),
         };
@@ -64,13 +63,6 @@ impl PlannedFile {
             header,
             raw,
         })
-    }
-
-    /// Number of tensors in the file.
-    pub fn tensors(&self) -> usize {
-        self.header
-            .as_ref()
-            .map_or(0, |header| header.tensors.len())
     }
 
     /// The manifest and the header's bytes.

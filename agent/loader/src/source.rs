@@ -16,7 +16,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use tetris_store_layout::{FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestKind};
 
 use crate::error::{LoadError, LoadFailure};
-use crate::header::Header;
+use crate::header::{Header, MAX_TENSORS};
 use crate::monitor::ReadMonitor;
 use crate::settling::Settling;
 
@@ -154,8 +154,20 @@ impl Source {
     /// # Errors
     /// As [`Header::read`].
     pub fn header(&self) -> Result<(Header, Vec<u8>), LoadFailure> {
+        self.header_within(MAX_TENSORS)
+    }
+
+    /// As [`Source::header`], of at most `max_tensors`.
+    ///
+    /// # Errors
+    /// As [`Source::header`].
+    pub(crate) fn header_within(
+        &self,
+        max_tensors: usize,
+    ) -> Result<(Header, Vec<u8>), LoadFailure> {
         let settled = self.settle();
-        let (header, raw) = Header::read(&self.file, self.identity.size, &self.path)?;
+        let (size, path) = (self.identity.size, &self.path);
+        let (header, raw) = Header::read_within(&self.file, size, path, max_tensors)?;
         if !settled {
             self.settling.note(0, &raw);
         }

@@ -73,6 +73,7 @@ impl Broker {
             observer,
             refusals: RefusalLog::default(),
             turns: Turns::default(),
+            headers: Arc::default(),
         }))
     }
 

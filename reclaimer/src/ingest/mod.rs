@@ -23,6 +23,7 @@ mod broker;
 mod descriptor;
 mod domain;
 mod finished;
+mod header_memory;
 mod job;
 mod memory;
 mod observer;

@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tetris_loader::ingest::{IngestError, IngestJob};
+use tetris_loader::ingest::{HeaderPermit, IngestError, IngestJob};
 use tetris_loader::{LoadError, ReadMonitor};
 use tetris_reclaimer_core::Space;
 use tetris_store_layout::{ManifestKind, RecordUse};
@@ -15,6 +15,7 @@ use tetris_wire::daemon::{IngestReason, IngestRefusal};
 
 use super::descriptor::Checked;
 use super::finished::Finished;
+use super::header_memory::HeaderMemory;
 use super::schedule::Key;
 use super::{AskRoom, IngestRequest, PassedFile, TargetStore, refusal};
 use crate::room::{RoomNeed, RoomRefusal, RoomResult};
@@ -50,6 +51,7 @@ pub(super) struct Work {
     pub(super) monitor: Arc<ReadMonitor>,
     pub(super) pulse: Arc<Pulse>,
     pub(super) room: Arc<AskRoom>,
+    pub(super) headers: Arc<HeaderMemory>,
 }
 
 /// Signs of life of a reading thread, besides its count of bytes.
@@ -99,7 +101,8 @@ impl Work {
         };
         let make_room = |bytes| noted(self.have_room(Space::of_bytes(bytes)));
         let admit_records = |records| noted(self.have_room_for_records(records));
-        let ingest = self.ingest(kind, &make_room, &admit_records);
+        let admit_header = |len| self.admit_header(len);
+        let ingest = self.ingest(kind, &make_room, &admit_records, &admit_header);
         // Before anything goes for a file of which nothing is published.
         let checked = ingest.check_length(file);
         let most_objects = checked.map_err(|error| refusal_of(&error))?;
@@ -115,6 +118,7 @@ impl Work {
         kind: ManifestKind,
         make_room: &'a (dyn Fn(u64) -> bool + Sync),
         admit_records: &'a (dyn Fn(RecordUse) -> bool + Sync),
+        admit_header: &'a (dyn Fn(u64) -> Option<HeaderPermit<'a>> + Sync),
     ) -> IngestJob<'a> {
         IngestJob {
             store: &self.target.store,
@@ -125,7 +129,18 @@ impl Work {
             monitor: Arc::clone(&self.monitor),
             make_room,
             admit_records,
+            admit_header,
         }
+    }
+
+    /// Waits for memory for a header of `len` bytes. Waiting is no standstill.
+    fn admit_header(&self, len: u64) -> Option<HeaderPermit<'_>> {
+        let goes_on = || {
+            self.pulse.beats.fetch_add(1, Ordering::Relaxed);
+            !self.monitor.is_cancelled()
+        };
+        let admitted = self.headers.admit(&self.target.name, len, goes_on)?;
+        Some(Box::new(admitted))
     }
 
     /// Has room for the whole file in a store that has to ask first. If there is none, the file is
@@ -154,7 +169,9 @@ impl Work {
             return Ok(());
         };
         self.pulse.twice.store(true, Ordering::Relaxed);
-        let missing = self.ingest(kind, &|_| false, &|_| false).missing(file);
+        let admit_header = |len| self.admit_header(len);
+        let ingest = self.ingest(kind, &|_| false, &|_| false, &admit_header);
+        let missing = ingest.missing(file);
         let missing = missing.map_err(|error| refusal_of(&error))?;
         let missing = Space {
             bytes: missing.bytes,

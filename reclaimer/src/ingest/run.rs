@@ -167,6 +167,7 @@ impl IngestJob {
             monitor: Arc::clone(&self.monitor),
             pulse: Arc::clone(&self.pulse),
             room: Arc::clone(&shared.room),
+            headers: Arc::clone(&shared.headers),
         })
     }
 

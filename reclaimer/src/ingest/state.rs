@@ -7,6 +7,7 @@ use tetris_loader::ReadMonitor;
 use tetris_reclaimer_core::Space;
 use tokio::sync::watch;
 
+use super::header_memory::HeaderMemory;
 use super::job::IngestJob;
 use super::refusal_log::RefusalLog;
 use super::reserved::Reserved;
@@ -26,6 +27,7 @@ pub(super) struct BrokerState {
     pub(super) observer: Arc<dyn IngestObserver>,
     pub(super) refusals: RefusalLog,
     pub(super) turns: Turns,
+    pub(super) headers: Arc<HeaderMemory>,
 }
 
 #[derive(Default)]

@@ -110,6 +110,19 @@ impl Header {
     /// [`HeaderError::Read`] if the file cannot be read, or is shorter than `file_len`; [`HeaderError::Invalid`] if what was read is
     /// no valid header.
     pub fn read(file: &File, file_len: u64, path: &Path) -> Result<(Self, Vec<u8>), HeaderError> {
+        Self::read_within(file, file_len, path, MAX_TENSORS)
+    }
+
+    /// As [`Header::read`], of at most `max_tensors`: the next one ends the reading.
+    ///
+    /// # Errors
+    /// As [`Header::read`].
+    pub fn read_within(
+        file: &File,
+        file_len: u64,
+        path: &Path,
+        max_tensors: usize,
+    ) -> Result<(Self, Vec<u8>), HeaderError> {
         let invalid = |source| HeaderError::Invalid {
             path: path.to_owned(),
             source,
@@ -135,7 +148,7 @@ impl Header {
         }
         let data_start = data_start(length_field, file_len).map_err(invalid)?;
         let bytes = read_front(file, data_start).map_err(failed)?;
-        let header = Self::parse(&bytes, file_len).map_err(invalid)?;
+        let header = Self::parse_within(&bytes, file_len, max_tensors).map_err(invalid)?;
         Ok((header, bytes))
     }
 
@@ -146,6 +159,14 @@ impl Header {
     /// # Errors
     /// Says what is wrong, first with the lengths, then with the JSON, then with names, then with ranges in file order.
     pub fn parse(bytes: &[u8], file_len: u64) -> Result<Self, HeaderProblem> {
+        Self::parse_within(bytes, file_len, MAX_TENSORS)
+    }
+
+    fn parse_within(
+        bytes: &[u8],
+        file_len: u64,
+        max_tensors: usize,
+    ) -> Result<Self, HeaderProblem> {
         let short = |expected| HeaderProblem::TooShort {
             expected,
             found: bytes.len() as u64,
@@ -164,7 +185,7 @@ impl Header {
         let text = str::from_utf8(json).map_err(|error| HeaderProblem::NotUtf8 {
             offset: LENGTH_FIELD_LEN.saturating_add(error.valid_up_to() as u64),
         })?;
-        let (metadata, tensors) = entries::read(text)?;
+        let (metadata, tensors) = entries::read(text, max_tensors.min(MAX_TENSORS))?;
         let tensors = check::in_file_order(tensors, file_len.saturating_sub(data_start))?;
         Ok(Self {
             metadata,

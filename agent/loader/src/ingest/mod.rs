@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::compare;
-use crate::error::LoadError;
-use crate::header::LENGTH_FIELD_LEN;
+use crate::error::{LoadError, LoadFailure};
+use crate::header::{HeaderError, HeaderProblem, LENGTH_FIELD_LEN};
 use crate::map_limit::MapLimit;
 use crate::map_objects::map_objects;
 use crate::monitor::ReadMonitor;
@@ -43,8 +43,8 @@ const NAME: &str = "passed file";
 const LEAST_ENTRY_BYTES: u64 = 48;
 /// A file on a tmpfs takes whole pages of this length, in bytes.
 const PAGE: u64 = 4096;
-/// Longest header in bytes: some 200,000 tensors. Its JSON takes several times as much memory.
-const MAX_HEADER_BYTES: u64 = 32 << 20;
+/// Longest header in bytes: some 100,000 tensors. What becomes of it takes several times as much memory.
+const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 /// One ingest: a file, and the means to publish it.
 pub struct IngestJob<'a> {
@@ -65,7 +65,12 @@ pub struct IngestJob<'a> {
     /// Called before the records of a file are written, with their use of the store; true when they may
     /// be.
     pub admit_records: &'a (dyn Fn(RecordUse) -> bool + Sync),
+    /// Called before a header of so many bytes is read; it may wait for memory. `None` if there is none.
+    pub admit_header: &'a (dyn Fn(u64) -> Option<HeaderPermit<'a>> + Sync),
 }
+
+/// Permission to have a header, and what becomes of it, in memory until this is dropped.
+pub type HeaderPermit<'a> = Box<dyn Send + 'a>;
 
 /// Files that a store lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,17 +126,10 @@ impl IngestJob<'_> {
                 Ok(1)
             };
         }
-        if size < LENGTH_FIELD_LEN {
-            return Ok(0);
-        }
-        let mut len = [0; LENGTH_FIELD_LEN as usize];
-        let read = file.read_exact_at(&mut len, 0);
-        read.map_err(|error: io::Error| LoadError::io("read", Path::new(NAME), error))?;
-        let found = u64::from_le_bytes(len);
         // A length beyond the file is an invalid header, which the reader reports.
-        if found > size - LENGTH_FIELD_LEN {
+        let Some(found) = self.header_len(file)? else {
             return Ok(0);
-        }
+        };
         // Checked before the header is read: its memory is the reader's.
         if found > MAX_HEADER_BYTES {
             return Err(too_large("bytes of header", found, MAX_HEADER_BYTES));
@@ -178,7 +176,7 @@ impl IngestJob<'_> {
         if let Some(known) = self.recognized(&source)? {
             return Ok((known.objects, RecordUse::default()));
         }
-        self.check_length(source.file())?;
+        let _memory = self.header_permit(source.file())?;
         let read = self.file_read(&source)?;
         let run = self.pipeline(&source, &read, None).run()?;
         let objects = run.objects.iter().map(|hashed| hashed.object).collect();
@@ -263,13 +261,42 @@ impl IngestJob<'_> {
         Some((id, self.store.manifest(id).ok()??))
     }
 
-    fn file_read(&self, source: &Source) -> Result<PlannedFile, IngestError> {
-        let read = PlannedFile::within(source, self.kind, self.threads.get(), self.max_tensors)?;
-        if read.tensors() > self.max_tensors {
-            let (found, most) = (read.tensors() as u64, self.max_tensors as u64);
-            return Err(too_large("tensors", found, most));
+    /// Checks the length of the header, and waits for memory for it.
+    fn header_permit(&self, file: &File) -> Result<Option<HeaderPermit<'_>>, IngestError> {
+        self.check_length(file)?;
+        let len = match self.kind {
+            ManifestKind::File => return Ok(None),
+            ManifestKind::Safetensors => self.header_len(file)?.unwrap_or(0),
+        };
+        match (self.admit_header)(len) {
+            Some(permit) => Ok(Some(permit)),
+            None => Err(IngestError::NotTaken(format!(
+                "the headers of other files take the memory for one of {len} bytes"
+            ))),
         }
-        Ok(read)
+    }
+
+    /// The length of the header as the file says it; `None` if that is beyond the file.
+    fn header_len(&self, file: &File) -> Result<Option<u64>, IngestError> {
+        let Some(rest) = self.identity.size.checked_sub(LENGTH_FIELD_LEN) else {
+            return Ok(None);
+        };
+        let mut len = [0; LENGTH_FIELD_LEN as usize];
+        let read = file.read_exact_at(&mut len, 0);
+        read.map_err(|error: io::Error| LoadError::io("read", Path::new(NAME), error))?;
+        Ok(Some(u64::from_le_bytes(len)).filter(|len| *len <= rest))
+    }
+
+    fn file_read(&self, source: &Source) -> Result<PlannedFile, IngestError> {
+        let most = self.max_tensors;
+        let read = PlannedFile::within(source, self.kind, self.threads.get(), most);
+        read.map_err(|failure| match failure {
+            LoadFailure::Load(LoadError::Header(HeaderError::Invalid {
+                source: HeaderProblem::TooManyTensors { limit },
+                ..
+            })) => too_large("tensors or more", limit.saturating_add(1), limit),
+            failure => failure.into(),
+        })
     }
 
     fn pipeline<'a>(
@@ -291,7 +318,7 @@ impl IngestJob<'_> {
     }
 
     fn unknown(&self, source: &Source) -> Result<IngestedFile, IngestError> {
-        self.check_length(source.file())?;
+        let _memory = self.header_permit(source.file())?;
         let read = self.file_read(source)?;
         let run = self.pipeline(source, &read, Some(self.store)).run()?;
         let manifest = read.into_manifest(&run).0;

@@ -5,6 +5,7 @@ mod configuration;
 mod derived;
 pub mod ground;
 mod harness;
+mod headers;
 mod hostile;
 mod layout;
 mod memory;

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::problem::printable;
-use super::{HeaderProblem, MAX_NAME_LEN, MAX_TENSORS, TensorInfo};
+use super::{HeaderProblem, MAX_NAME_LEN, TensorInfo};
 
 /// The entry that describes the file and no tensor.
 const METADATA_NAME: &str = "__metadata__";
@@ -17,11 +17,14 @@ const METADATA_NAME: &str = "__metadata__";
 type Entries = (BTreeMap<String, String>, Vec<TensorInfo>);
 
 /// Reads the entries in the order they were written. Ranges are not looked at, and names may still repeat.
-pub(super) fn read(text: &str) -> Result<Entries, HeaderProblem> {
+pub(super) fn read(text: &str, max_tensors: usize) -> Result<Entries, HeaderProblem> {
     let mut notes = Notes::default();
     let mut parser = serde_json::Deserializer::from_str(text);
-    EntriesSeed { notes: &mut notes }
-        .deserialize(&mut parser)
+    let seed = EntriesSeed {
+        max_tensors,
+        notes: &mut notes,
+    };
+    seed.deserialize(&mut parser)
         .and_then(|entries| parser.end().map(|()| entries))
         .map_err(|error| notes.into_problem(&error))
 }
@@ -50,6 +53,7 @@ impl Notes {
 }
 
 struct EntriesSeed<'n> {
+    max_tensors: usize,
     notes: &'n mut Notes,
 }
 
@@ -69,14 +73,14 @@ impl<'de> Visitor<'de> for EntriesSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Entries, A::Error> {
-        let notes = self.notes;
+        let Self { max_tensors, notes } = self;
         let mut metadata = None;
         let mut tensors = Vec::new();
         while let Some(name) = fields.next_key::<String>()? {
             let result = if name == METADATA_NAME {
                 read_metadata(&mut fields, &mut metadata, notes)
             } else {
-                read_tensor(&mut fields, &mut tensors, &name, notes)
+                read_tensor(&mut fields, &mut tensors, (&name, max_tensors), notes)
             };
             if let Err(error) = result {
                 notes.entry = Some(name);
@@ -104,7 +108,7 @@ fn read_metadata<'de, A: MapAccess<'de>>(
 fn read_tensor<'de, A: MapAccess<'de>>(
     fields: &mut A,
     tensors: &mut Vec<TensorInfo>,
-    name: &str,
+    (name, max_tensors): (&str, usize),
     notes: &mut Notes,
 ) -> Result<(), A::Error> {
     // Any other text may be a name: the reference accepts the empty one and NUL as well.
@@ -115,9 +119,9 @@ fn read_tensor<'de, A: MapAccess<'de>>(
             limit: MAX_NAME_LEN as u64,
         }));
     }
-    if tensors.len() >= MAX_TENSORS {
+    if tensors.len() >= max_tensors {
         return Err(notes.refuse(HeaderProblem::TooManyTensors {
-            limit: MAX_TENSORS as u64,
+            limit: max_tensors as u64,
         }));
     }
     tensors.push(fields.next_value_seed(tensor::TensorSeed { name, notes })?);
