@@ -7,20 +7,19 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::activity::Activity;
 
 /// Stream that gives the bytes read ahead first, and says whether its output is written.
 #[derive(Debug)]
-pub(super) struct ClientStream {
+pub(super) struct ClientStream<S> {
     ahead: Bytes,
-    stream: TcpStream,
+    stream: S,
     activity: Arc<Activity>,
 }
 
-impl ClientStream {
-    pub(super) const fn new(ahead: Bytes, stream: TcpStream, activity: Arc<Activity>) -> Self {
+impl<S> ClientStream<S> {
+    pub(super) const fn new(ahead: Bytes, stream: S, activity: Arc<Activity>) -> Self {
         Self {
             ahead,
             stream,
@@ -29,12 +28,12 @@ impl ClientStream {
     }
 
     /// Returns the stream, and the bytes that nobody has read.
-    pub(super) fn into_parts(self) -> (TcpStream, Bytes) {
+    pub(super) fn into_parts(self) -> (S, Bytes) {
         (self.stream, self.ahead)
     }
 }
 
-impl AsyncRead for ClientStream {
+impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -55,7 +54,7 @@ impl AsyncRead for ClientStream {
     }
 }
 
-impl AsyncWrite for ClientStream {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

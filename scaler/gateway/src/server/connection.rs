@@ -7,19 +7,21 @@
 //! the next request's time.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::pin::{self, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -72,6 +74,11 @@ impl Protocols {
     }
 }
 
+/// Stream of a client: TCP, or a layer above it.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
 /// A client's connection.
 pub(super) struct Connection {
     pub(super) service: Service,
@@ -93,12 +100,12 @@ enum Next {
 
 impl Connection {
     /// Serves until the client leaves, is too slow, or `stop` changes while it has no request.
-    pub(super) async fn serve(mut self, mut stream: TcpStream) {
+    pub(super) async fn serve<S: Stream>(mut self, mut stream: S) {
         let client = self.client;
         let mut ahead = Bytes::new();
         let mut protocol_is_known = false;
         loop {
-            match self.rest(&stream, &mut ahead, protocol_is_known).await {
+            match self.rest(&mut stream, &mut ahead, protocol_is_known).await {
                 Ok(Next::Bytes) => {}
                 Ok(Next::End) => return,
                 Err(error) => {
@@ -120,9 +127,9 @@ impl Connection {
     }
 
     /// Waits for bytes of a request.
-    async fn rest(
+    async fn rest<S: Stream>(
         &mut self,
-        stream: &TcpStream,
+        stream: &mut S,
         ahead: &mut Bytes,
         protocol_is_known: bool,
     ) -> io::Result<Next> {
@@ -135,15 +142,16 @@ impl Connection {
         while !enough(ahead) {
             tokio::select! {
                 biased;
-                readable = stream.readable() => readable?,
+                some = read_ahead(stream, ahead) => {
+                    if !some? {
+                        return Ok(Next::End);
+                    }
+                }
                 _changed = self.stop.changed() => return Ok(Next::End),
                 () = &mut late => {
                     tracing::debug!(client = %self.client.0, "connection without a request");
                     return Ok(Next::End);
                 }
-            }
-            if !read_ahead(stream, ahead)? {
-                return Ok(Next::End);
             }
         }
         Ok(Next::Bytes)
@@ -151,7 +159,7 @@ impl Connection {
 
     /// Serves until the connection ends, or has had no request for some time. Then returns the stream,
     /// with bytes of a request that has not come whole.
-    async fn serve_http1(&mut self, stream: TcpStream, ahead: Bytes) -> Option<(TcpStream, Bytes)> {
+    async fn serve_http1<S: Stream>(&mut self, stream: S, ahead: Bytes) -> Option<(S, Bytes)> {
         let activity = Arc::new(Activity::default());
         let stream = ClientStream::new(ahead, stream, Arc::clone(&activity));
         let (service, client, counted) = (self.service.clone(), self.client, Arc::clone(&activity));
@@ -212,7 +220,7 @@ impl Connection {
         rest.min(self.protocols.head)
     }
 
-    async fn serve_http2(&mut self, stream: TcpStream, ahead: Bytes) {
+    async fn serve_http2<S: Stream>(&mut self, stream: S, ahead: Bytes) {
         let spoke = Arc::new(AtomicBool::new(false));
         let silent = silent(Arc::clone(&spoke), self.protocols.head);
         let (service, client) = (self.service.clone(), self.client);
@@ -247,20 +255,20 @@ impl Connection {
     }
 }
 
-/// Reads bytes that are there. Returns false at the end of the stream.
-fn read_ahead(stream: &TcpStream, ahead: &mut Bytes) -> io::Result<bool> {
-    let mut bytes = [0; AHEAD];
-    match stream.try_read(&mut bytes) {
-        Ok(0) => Ok(false),
-        Ok(length) => {
-            let mut all = BytesMut::from(ahead.as_ref());
-            all.extend_from_slice(bytes.get(..length).unwrap_or_default());
-            *ahead = all.freeze();
-            Ok(true)
+/// Reads some bytes. Returns false at the end of the stream.
+async fn read_ahead<S: Stream>(stream: &mut S, ahead: &mut Bytes) -> io::Result<bool> {
+    poll_fn(|cx| {
+        // On the stack of the poll, so that a connection at rest has no room for them.
+        let mut bytes = [0; AHEAD];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        ready!(pin::Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Ok(false));
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-        Err(error) => Err(error),
-    }
+        *ahead = Bytes::from([ahead.as_ref(), buffer.filled()].concat());
+        Poll::Ready(Ok(true))
+    })
+    .await
 }
 
 /// Completes if nothing was asked within `time`.
@@ -276,7 +284,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::task::JoinHandle;
 
     use super::*;
