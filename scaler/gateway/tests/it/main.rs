@@ -23,5 +23,8 @@ mod pages;
 mod picker;
 mod port;
 mod queueing;
+mod raw_instance;
 mod replica;
+mod responses;
 mod server;
+mod unread;
