@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Number of bytes of one turn: as many as a frame may have.
-const TURN: usize = 16 << 10;
+/// Number of bytes of one turn.
+const TURN: usize = 8 << 10;
 
 /// A stream whose reader lets others have their turn.
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 //! Memory that clients make the gateway hold: budgets that follow from the container's limit.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use tetris_service_kit::budget::Budget;
 
@@ -16,6 +18,10 @@ const BODIES: u64 = 3;
 /// Largest budgets that are used without a configured one.
 const MOST_HEADS: u64 = 1 << 30;
 const MOST_BODIES: u64 = 256 << 20;
+/// Interval in which the use of memory is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Least memory whose pages are returned to the system, in bytes.
+const MUCH: usize = 8 << 20;
 /// Part of the limit that a thread may need for heads that it decodes, in bytes.
 const THREAD: u64 = 16 << 20;
 
@@ -90,6 +96,47 @@ impl Memory {
     }
 }
 
+/// Returns freed pages to the system.
+type GiveBack = fn();
+
+static GIVE_BACK: OnceLock<GiveBack> = OnceLock::new();
+
+/// Sets the function that returns freed pages to the system. The allocator may keep them otherwise.
+pub fn give_back_by(function: GiveBack) {
+    let _first_one_counts = GIVE_BACK.set(function);
+}
+
+/// Returns pages to the system after each time of much use, for ever.
+pub(crate) async fn follow(memory: &Memory) {
+    let mut peak = Peak::default();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let used = memory.heads.used().saturating_add(memory.bodies.used());
+        if peak.is_over(used)
+            && let Some(give_back) = GIVE_BACK.get()
+        {
+            // It may take milliseconds.
+            drop(tokio::task::spawn_blocking(give_back).await);
+        }
+    }
+}
+
+/// The largest use since pages were returned.
+#[derive(Debug, Default)]
+struct Peak(usize);
+
+impl Peak {
+    /// Returns true if at least half of a large use is over.
+    fn is_over(&mut self, used: usize) -> bool {
+        self.0 = self.0.max(used);
+        let is_over = self.0.saturating_sub(used) >= MUCH.max(self.0 / 2);
+        if is_over {
+            self.0 = used;
+        }
+        is_over
+    }
+}
+
 /// Address by which a client counts: that of its host, or its network where a host has many.
 pub(crate) fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -139,6 +186,28 @@ mod tests {
         limits.bodies_bytes = Some(2);
         let sizes = Sizes::of(&limits, Some(512 * MIB));
         assert_eq!((sizes.heads, sizes.bodies), (1, 2));
+    }
+
+    #[test]
+    fn pages_are_returned_once_after_much_use() {
+        let mut peak = Peak::default();
+        let used = [
+            0,
+            MUCH - 1,
+            0,
+            MUCH * 4,
+            MUCH * 2 + 1,
+            MUCH * 2,
+            MUCH,
+            MUCH * 2,
+            0,
+            0,
+        ];
+        let over = used.map(|used| peak.is_over(used));
+        let expected = [
+            false, false, false, false, false, true, true, false, true, false,
+        ];
+        assert_eq!(over, expected);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::cluster::{self, Cluster};
 use crate::config::{Config, ConfigError};
 use crate::functions::Functions;
 use crate::loads::Origin;
-use crate::memory::{Memory, Sizes};
+use crate::memory::{self, Memory, Sizes};
 use crate::metrics::Metrics;
 use crate::pages::{self, Pages};
 use crate::picker::{self, Picker};
@@ -187,6 +187,12 @@ pub async fn run_until(
         tokio::select! {
             () = sources => {}
             () = until(end.clone()) => {}
+        }
+    };
+    let following = async {
+        tokio::select! {
+            () = memory::follow(proxy.memory()) => {}
+            () = following => {}
         }
     };
     // Loads are reported until the last request has ended.

@@ -12,6 +12,9 @@ use super::ledger::{Ledger, Output};
 use super::streams::StreamProgress;
 use crate::proxy::{BrokenOff, ResponseBody};
 
+/// Number of heads with too many fields after which a connection ends.
+const WRONG: u64 = 16;
+
 /// Requests of a connection, and its output. One task uses it, so that no order between the fields
 /// has to be kept.
 #[derive(Debug, Default)]
@@ -19,6 +22,8 @@ pub(super) struct Activity {
     begun: AtomicU64,
     /// Requests whose response has ended.
     ended: AtomicU64,
+    /// Requests whose heads have more fields than they may.
+    wrong: AtomicU64,
     /// True if bytes of a response may not have been written yet.
     unwritten: AtomicBool,
 }
@@ -28,6 +33,16 @@ impl Activity {
     pub(super) fn begin(self: &Arc<Self>) -> InProgress {
         self.begun.fetch_add(1, Ordering::Relaxed);
         InProgress(Arc::clone(self))
+    }
+
+    /// Counts a head with more fields than it may have.
+    pub(super) fn is_wrong(&self) {
+        self.wrong.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if the client has sent many such heads: each costs time to decode.
+    pub(super) fn is_hostile(&self) -> bool {
+        self.wrong.load(Ordering::Relaxed) >= WRONG
     }
 
     /// Sets that bytes of a response may not have been written yet.

@@ -73,6 +73,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.charge(buffer.remaining())?;
+        if self.activity.is_hostile() {
+            let problem = "many heads with more fields than limits.headers";
+            return Poll::Ready(Err(io::Error::other(problem)));
+        }
         if self.ahead.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
         }

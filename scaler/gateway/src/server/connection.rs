@@ -19,7 +19,7 @@ use futures::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tetris_service_kit::pace::Pace;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
@@ -379,7 +379,12 @@ impl Answering {
         let (service, client) = (self.service.clone(), self.client);
         let admitted = match head::admit(&self.ledger, &request, self.fields) {
             Ok(held) => Ok((Box::new(request), held)),
-            Err(problem) => Err(Box::new(service.proxy.refuse(client, &request, &problem))),
+            Err(problem) => {
+                if problem.status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE {
+                    self.activity.is_wrong();
+                }
+                Err(Box::new(service.proxy.refuse(client, &request, &problem)))
+            }
         };
         let ledger = Arc::clone(&self.ledger);
         async move {

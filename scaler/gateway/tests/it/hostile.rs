@@ -1,5 +1,7 @@
 //! Clients that mean harm: others notice nothing, and no instance sees a second request in one.
 
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -259,4 +261,62 @@ async fn a_body_that_trickles_is_refused() {
     drop(reads);
     trickle.await.unwrap();
     assert!(instance.seen().is_empty());
+}
+
+#[tokio::test]
+async fn many_fields_by_http2_are_refused_and_their_connection_ends() {
+    let instance = Instance::start("one", Mode::Answer);
+    let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
+    let stream = TcpStream::connect(gateway.address).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let mut refused = 0;
+    loop {
+        let mut request = infer("embed");
+        *request.uri_mut() = "http://g/functions/embed/x".parse().unwrap();
+        for _ in 0..101 {
+            let value = hyper::header::HeaderValue::from_static("1");
+            request.headers_mut().append("x-many", value);
+        }
+        match sender.send_request(request).await {
+            Ok(response) => assert_eq!(response.status().as_u16(), 431),
+            Err(_) => break,
+        }
+        refused += 1;
+    }
+    assert!((1..=16).contains(&refused), "{refused}");
+    assert!(instance.seen().is_empty());
+    let metrics = gateway.page("/metrics").await;
+    assert!(metrics.contains("tetris_gateway_not_admitted_total{reason=\"head-fields\"} 16"));
+}
+
+#[tokio::test]
+async fn heads_that_one_client_holds_leave_room_for_others() {
+    let instance = Instance::start("one", Mode::Answer);
+    let text = format!(
+        "[limits]\nheads = \"2MiB\"\n{}{}",
+        function("embed", "", &[instance.address], 1),
+        function("zero", "queue = 100000", &[], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    let address = gateway.address;
+    for _ in 0..200 {
+        tasks.spawn(async move { send(address, infer("zero")).await.map(|head| head.status()) });
+    }
+    // As many as fit wait; the others are told so.
+    let refused = tasks.join_next().await.unwrap().unwrap();
+    assert!(refused.is_err() || refused.unwrap() == 503);
+    let other = send_from("127.0.0.9:0", address, infer("embed")).await;
+    assert_eq!(whole(other.unwrap()).await.body, "one");
+    drop(tasks);
+    while !gateway
+        .page("/metrics")
+        .await
+        .contains("tetris_gateway_memory_bytes{budget=\"heads\"} 0")
+    {
+        tokio::task::yield_now().await;
+    }
 }

@@ -27,4 +27,5 @@ mod raw_instance;
 mod replica;
 mod responses;
 mod server;
+mod siege;
 mod unread;
