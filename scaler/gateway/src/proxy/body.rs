@@ -25,6 +25,9 @@ const SMALL: usize = 1 << 10;
 /// Largest space that is made for a body before it comes.
 const AT_ONCE: usize = 64 << 10;
 
+/// Part of the budget up to which a client has little: one of so many.
+const LITTLE: usize = 64;
+
 /// Owners of a body: its client, and its function once that is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Payer {
@@ -212,30 +215,54 @@ impl Bodies {
         if let Some(charge) = paid {
             charge.client.grow_to(bytes)?;
             return match &mut charge.function {
-                Some(function) => function.grow_to(bytes),
+                Some(function) => function
+                    .grow_to(bytes)
+                    .or_else(|exceeded| self.excuse(payer, exceeded)),
                 None => Ok(()),
             };
         }
         let client = self.by_client.charge(payer.client, bytes)?;
-        let function = payer.function;
-        let function = function.map(|function| self.by_function.charge(function, bytes));
-        *paid = Some(BodyCharge {
+        // The client pays whatever its function does.
+        let charge = paid.insert(BodyCharge {
             client,
-            function: function.transpose()?,
+            function: None,
         });
+        if let Some(function) = payer.function {
+            charge.function = self.charge_of_function(payer, function, bytes)?;
+        }
         Ok(())
+    }
+
+    fn charge_of_function(
+        &self,
+        payer: Payer,
+        function: u64,
+        bytes: usize,
+    ) -> Result<Option<Charge<u64>>, Exceeded> {
+        match self.by_function.charge(function, bytes) {
+            Ok(charge) => Ok(Some(charge)),
+            Err(exceeded) => self.excuse(payer, exceeded).map(|()| None),
+        }
+    }
+
+    /// Lets a client with little go on although its function has its part: others, who hold that, must not keep it out.
+    fn excuse(&self, payer: Payer, exceeded: Exceeded) -> Result<(), Exceeded> {
+        if self.by_client.held(payer.client) <= self.by_client.total() / LITTLE {
+            return Ok(());
+        }
+        Err(exceeded)
     }
 
     /// Charges a body to its function, which was not known before the body.
     pub(super) fn charge_function(
         &self,
         mut body: WholeBody,
-        function: &Function,
+        payer: Payer,
     ) -> Result<WholeBody, Problem> {
-        if let Some(charge) = &mut body.charge {
+        if let (Some(charge), Some(function)) = (&mut body.charge, payer.function) {
             let bytes = charge.client.bytes();
-            let of_function = self.by_function.charge(function.number(), bytes);
-            charge.function = Some(of_function.map_err(too_many)?);
+            let charged = self.charge_of_function(payer, function, bytes);
+            charge.function = charged.map_err(too_many)?;
         }
         Ok(body)
     }

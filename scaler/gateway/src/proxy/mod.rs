@@ -190,12 +190,12 @@ impl Proxy {
         {
             parts.uri = headers::with_path(path);
         }
+        let payer = Payer::client(entry.client()).and(function);
         let body = match body {
             ClientBody::Coming(incoming) => {
-                let payer = Payer::client(entry.client()).and(function);
                 self.shared.bodies.read(&parts, incoming, payer).await?
             }
-            ClientBody::Read(body) => self.shared.bodies.charge_function(body, function)?,
+            ClientBody::Read(body) => self.shared.bodies.charge_function(body, payer)?,
         };
         let wait = wait_of(&parts)?;
         let granted = function.acquire(wait).await;

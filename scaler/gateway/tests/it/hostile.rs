@@ -5,7 +5,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{ask, infer, raw, send, send_from, whole};
+use crate::client::{ask, connect_from, infer, raw, send, send_from, whole};
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
 
@@ -235,6 +235,35 @@ async fn a_client_and_a_function_get_a_part_of_the_memory_for_bodies() {
             .body,
         "idle"
     );
+}
+
+#[tokio::test]
+async fn a_client_with_a_small_body_is_served_beside_others_who_hold_its_functions_part() {
+    let instance = Instance::start("one", Mode::Answer);
+    let text = format!(
+        "[limits]\nbody = \"256KiB\"\nbodies = \"1MiB\"\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    // Bodies without their ends, of several clients.
+    let mut open = Vec::new();
+    for host in 2..10 {
+        let mut stream = connect_from(&format!("127.0.0.{host}:0"), gateway.address).await;
+        let head = b"POST /functions/embed/x HTTP/1.1\r\nhost: g\r\ncontent-length: 262144\r\n\r\n";
+        drop(
+            stream
+                .write_all(&[&head[..], &[b'x'; 130 << 10]].concat())
+                .await,
+        );
+        open.push(stream);
+    }
+    let mut request = infer("embed");
+    *request.body_mut() = http_body_util::Full::new(vec![b' '; 10 << 10].into());
+    while !gateway.page("/metrics").await.contains("reason=\"bodies\"") {
+        tokio::task::yield_now().await;
+    }
+    let answer = whole(send(gateway.address, request).await.unwrap()).await;
+    assert_eq!(answer.body, "one");
 }
 
 #[tokio::test]
