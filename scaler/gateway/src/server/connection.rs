@@ -315,7 +315,7 @@ impl Connection {
         }
     }
 
-    /// Charges a connection's own memory to its client.
+    /// Charges memory of a connection itself to its client.
     fn open_ledger(&self, bytes: usize) -> Option<Arc<Ledger>> {
         let budget = &self.service.proxy.memory().heads;
         let client = memory::client(self.client.0.ip());

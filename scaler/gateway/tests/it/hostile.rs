@@ -349,3 +349,29 @@ async fn heads_that_one_client_holds_leave_room_for_others() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test]
+async fn a_connection_by_http2_without_requests_ends() {
+    let instance = Instance::start("one", Mode::Answer);
+    let text = format!(
+        "[timeouts]\nhead = \"300ms\"\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    let stream = TcpStream::connect(gateway.address).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let mut request = infer("embed");
+    *request.uri_mut() = "http://g/functions/embed/x".parse().unwrap();
+    assert_eq!(
+        whole(sender.send_request(request).await.unwrap())
+            .await
+            .body,
+        "one"
+    );
+    // The client would keep it for as long as it is there itself.
+    connection.await.unwrap().unwrap();
+    drop(sender);
+}
