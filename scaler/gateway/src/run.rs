@@ -189,6 +189,7 @@ pub async fn run_until(
             () = until(end.clone()) => {}
         }
     };
+    let following = Box::pin(following);
     let following = async {
         tokio::select! {
             () = memory::follow(proxy.memory()) => {}

@@ -252,7 +252,7 @@ async fn a_client_with_a_small_body_is_served_beside_others_who_hold_its_functio
         let head = b"POST /functions/embed/x HTTP/1.1\r\nhost: g\r\ncontent-length: 262144\r\n\r\n";
         drop(
             stream
-                .write_all(&[&head[..], &[b'x'; 130 << 10]].concat())
+                .write_all(&[&head[..], &vec![b'x'; 130 << 10]].concat())
                 .await,
         );
         open.push(stream);

@@ -146,8 +146,8 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         }
         Mode::Break => Err(std::io::Error::other("as told")),
         Mode::Unavailable => Ok(text(StatusCode::SERVICE_UNAVAILABLE, shared.name)),
-        Mode::Flood => Ok(endless(counted, &[b'x'; 32 << 10], Duration::ZERO)),
-        Mode::Trickle => Ok(endless(counted, b"x", TRICKLE)),
+        Mode::Flood => Ok(endless(counted, vec![b'x'; 32 << 10], Duration::ZERO)),
+        Mode::Trickle => Ok(endless(counted, vec![b'x'], TRICKLE)),
         Mode::Stream => {
             let (mut sender, channel) = Channel::<Bytes, std::io::Error>::new(4);
             tokio::spawn(async move {
@@ -162,11 +162,12 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
 }
 
 /// A response that ends with its reader alone.
-fn endless(counted: Counted, part: &'static [u8], pause: Duration) -> Answer {
+fn endless(counted: Counted, part: Vec<u8>, pause: Duration) -> Answer {
     let (mut sender, channel) = Channel::<Bytes, std::io::Error>::new(1);
     tokio::spawn(async move {
         let _counted = counted;
-        while sender.send_data(Bytes::from_static(part)).await.is_ok() {
+        let part = Bytes::from(part);
+        while sender.send_data(part.clone()).await.is_ok() {
             tokio::time::sleep(pause).await;
         }
     });

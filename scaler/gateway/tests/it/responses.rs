@@ -85,7 +85,9 @@ async fn responses_with_two_readings_are_never_seen_as_two() {
                 continue;
             };
             let body = http_body_util::BodyExt::collect(response.into_body()).await;
-            let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+            let body = body
+                .map(http_body_util::Collected::to_bytes)
+                .unwrap_or_default();
             assert_ne!(&body[..], b"hidden", "{form}");
         }
     }
