@@ -85,6 +85,12 @@ impl<C: Copy + Eq + Hash> Budget<C> {
         self.shared.lock().all
     }
 
+    /// Number of bytes that `client` holds.
+    pub fn held(&self, client: C) -> usize {
+        let used = self.shared.lock();
+        used.by_client.get(&client).copied().unwrap_or(0)
+    }
+
     /// Number of clients that hold bytes.
     pub fn clients(&self) -> usize {
         self.shared.lock().by_client.len()
@@ -206,6 +212,7 @@ mod tests {
         let second = budget.charge("b", 250).unwrap();
         assert!(budget.charge("b", 1).is_err());
         assert!(budget.charge("c", 125).is_ok());
+        assert_eq!((budget.held("a"), budget.held("c")), (500, 0));
         drop(second);
         assert_eq!((budget.used(), budget.clients()), (500, 1));
     }

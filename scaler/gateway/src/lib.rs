@@ -12,6 +12,7 @@
 //! - [`routes`]: the function of a request, by path and host
 //! - [`proxy`]: requests, answers and limits
 //! - [`picker`]: the same choice for data planes of others, by Envoy's external processing
+//! - [`memory`]: budgets of memory that clients make the gateway hold
 //! - [`pool`]: connections to instances
 //! - [`server`]: connections of clients
 //!
@@ -38,6 +39,7 @@
 )]
 
 mod access_log;
+mod bounded_reads;
 pub mod cli;
 pub mod client_address;
 mod clock;
@@ -50,6 +52,7 @@ mod functions;
 pub mod gpu;
 mod instances;
 mod loads;
+pub mod memory;
 pub mod metrics;
 mod pages;
 pub mod picker;

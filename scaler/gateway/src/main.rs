@@ -1,5 +1,7 @@
 //! The command `tetris-gateway`.
 
+mod allocator;
+
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -25,6 +27,7 @@ fn run(command: &Command) -> Result<()> {
             {
                 anyhow::bail!("TLS: the process already has a crypto provider");
             }
+            tetris_gateway::memory::give_back_by(allocator::give_back);
             Ok(command::runtime()?.block_on(tetris_gateway::run::run(args))?)
         }
         Command::Completions(args) => args.run::<Cli>(),

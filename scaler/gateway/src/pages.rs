@@ -33,6 +33,7 @@ pub(crate) fn router(pages: Pages) -> Router {
 }
 
 async fn metrics(State(pages): State<Pages>) -> Response {
+    pages.metrics.set_memory(pages.proxy.memory());
     metrics_page(pages.metrics.encode(&pages.proxy.routes()))
 }
 

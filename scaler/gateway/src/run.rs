@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use tetris_conventions::cgroup::memory_limit;
 use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
 use tetris_service_kit::shutdown::{signals, until};
 use thiserror::Error;
@@ -17,6 +18,7 @@ use crate::cluster::{self, Cluster};
 use crate::config::{Config, ConfigError};
 use crate::functions::Functions;
 use crate::loads::Origin;
+use crate::memory::{self, Memory, Sizes};
 use crate::metrics::Metrics;
 use crate::pages::{self, Pages};
 use crate::picker::{self, Picker};
@@ -112,7 +114,16 @@ pub async fn run_until(
         picker: of_picker.map_err(RunError::Address)?,
     });
     let metrics = Metrics::new();
-    let proxy = Proxy::new(&config.limits, config.timeouts, Arc::clone(&metrics));
+    let container = memory_limit();
+    let sizes = Sizes::of(&config.limits, container);
+    sizes.warn_beyond(container);
+    let memory = Memory::new(sizes);
+    let proxy = Proxy::new(
+        &config.limits,
+        config.timeouts,
+        Arc::clone(&metrics),
+        memory,
+    );
     let mut functions = Functions::default();
     proxy.set_routes(&functions.update(&config));
     let (stopping, stopped) = watch::channel(false);
@@ -176,6 +187,13 @@ pub async fn run_until(
         tokio::select! {
             () = sources => {}
             () = until(end.clone()) => {}
+        }
+    };
+    let following = Box::pin(following);
+    let following = async {
+        tokio::select! {
+            () = memory::follow(proxy.memory()) => {}
+            () = following => {}
         }
     };
     // Loads are reported until the last request has ended.

@@ -9,6 +9,9 @@ use super::fields::{self, least};
 use super::{ClusterDefaults, Config, FunctionConfig, InstanceConfig};
 use crate::endpoint::Instance;
 
+/// Least memory for heads: that of a few connections.
+const LEAST_HEADS: u64 = 1 << 20;
+
 pub(super) fn check(config: &Config) -> Result<(), String> {
     let limits = &config.limits;
     least("limits.connections", limits.connections as u64, 1)?;
@@ -20,10 +23,25 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     least("limits.streams", limits.streams.into(), 1)?;
     // hyper needs as much for the smallest head.
     least("limits.head", limits.head_bytes as u64, 8 << 10)?;
+    least("limits.headers", limits.header_fields as u64, 1)?;
+    if let Some(heads) = limits.heads_bytes {
+        least("limits.heads", heads as u64, LEAST_HEADS)?;
+    }
+    if let Some(bodies) = limits.bodies_bytes {
+        // One client, and one function, gets half at most.
+        let twice = (limits.body_bytes as u64).saturating_mul(2);
+        if (bodies as u64) < twice {
+            return Err(format!(
+                "limits.bodies is {bodies}, expected at least {twice}, twice limits.body"
+            ));
+        }
+    }
     let timeouts = &config.timeouts;
     for (field, ms) in [
         ("timeouts.head", timeouts.head_ms),
         ("timeouts.body", timeouts.body_ms),
+        ("timeouts.read", timeouts.read_ms),
+        ("timeouts.request", timeouts.request_ms),
         ("timeouts.response", timeouts.response_ms),
         ("timeouts.idle", timeouts.idle_ms),
         ("timeouts.stop", timeouts.stop_ms),

@@ -45,17 +45,28 @@ pub struct Limits {
     /// Maximum number of open connections of one address. Behind a load balancer all clients have
     /// one.
     pub connections_per_client: usize,
-    /// Maximum number of requests at a time on one HTTP/2 connection.
+    /// Maximum number of requests at a time on one HTTP/2 connection. New connections get fewer while memory is short.
     pub streams: u32,
+    /// Maximum number of header fields of a request or response.
+    #[serde(rename = "headers")]
+    pub header_fields: usize,
     /// Maximum size of a request's head, in bytes.
     #[serde(rename = "head", deserialize_with = "bytes")]
     pub head_bytes: usize,
     /// Maximum size of a request's body, in bytes.
     #[serde(rename = "body", deserialize_with = "bytes")]
     pub body_bytes: usize,
-    /// Maximum size of all bodies in memory, in bytes.
-    #[serde(rename = "bodies", deserialize_with = "bytes")]
-    pub bodies_bytes: usize,
+    /// Maximum size of all heads, buffers of connections and unread output in memory, in bytes. Without one, it follows
+    /// from the container's memory limit.
+    #[serde(rename = "heads", deserialize_with = "some_bytes")]
+    pub heads_bytes: Option<usize>,
+    /// Maximum size of all bodies in memory, in bytes. Without one, it follows from the container's memory limit.
+    #[serde(rename = "bodies", deserialize_with = "some_bytes")]
+    pub bodies_bytes: Option<usize>,
+    /// Least number of bytes per second that a client sends of a body, or reads of a response, once it has used up the
+    /// time that it may fall behind.
+    #[serde(rename = "rate", deserialize_with = "size::deserialize")]
+    pub bytes_per_second: u64,
 }
 
 impl Default for Limits {
@@ -66,7 +77,10 @@ impl Default for Limits {
             streams: 256,
             head_bytes: 32 << 10,
             body_bytes: 8 << 20,
-            bodies_bytes: 256 << 20,
+            header_fields: 100,
+            heads_bytes: None,
+            bodies_bytes: None,
+            bytes_per_second: 16 << 10,
         }
     }
 }
@@ -79,9 +93,15 @@ pub struct Timeouts {
     /// Longest time for a request's head, also of the wait for one on an idle connection.
     #[serde(rename = "head", with = "duration::milliseconds")]
     pub head_ms: u64,
-    /// Longest pause within a request's body.
+    /// Longest time that a client may be behind the least rate with a request's body.
     #[serde(rename = "body", with = "duration::milliseconds")]
     pub body_ms: u64,
+    /// Longest time that a client may be behind the least rate in reading a response.
+    #[serde(rename = "read", with = "duration::milliseconds")]
+    pub read_ms: u64,
+    /// Longest time from a request's body to the end of its response.
+    #[serde(rename = "request", with = "duration::milliseconds")]
+    pub request_ms: u64,
     /// Longest time from a request to the head of its response.
     #[serde(rename = "response", with = "duration::milliseconds")]
     pub response_ms: u64,
@@ -102,6 +122,8 @@ impl Default for Timeouts {
         Self {
             head_ms: 60_000,
             body_ms: 30_000,
+            read_ms: 30_000,
+            request_ms: 3_600_000,
             response_ms: 300_000,
             idle_ms: 300_000,
             farewell_ms: 5_000,
@@ -116,9 +138,19 @@ impl Timeouts {
         Duration::from_millis(self.head_ms)
     }
 
-    /// Longest pause within a request's body.
+    /// Longest time behind the least rate with a request's body.
     pub const fn body(&self) -> Duration {
         Duration::from_millis(self.body_ms)
+    }
+
+    /// Longest time behind the least rate in reading a response.
+    pub const fn read(&self) -> Duration {
+        Duration::from_millis(self.read_ms)
+    }
+
+    /// Longest time from a request's body to the end of its response.
+    pub const fn request(&self) -> Duration {
+        Duration::from_millis(self.request_ms)
     }
 
     /// Longest time to the head of a response.
@@ -278,6 +310,12 @@ impl Config {
 fn bytes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     let found = size::deserialize(deserializer)?;
     usize::try_from(found).map_err(serde::de::Error::custom)
+}
+
+fn some_bytes<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<usize>, D::Error> {
+    bytes(deserializer).map(Some)
 }
 
 const fn one() -> u32 {

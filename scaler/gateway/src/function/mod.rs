@@ -4,6 +4,7 @@ mod grant;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::http::uri::PathAndQuery;
@@ -22,6 +23,7 @@ pub use grant::Grant;
 #[derive(Debug)]
 pub struct Function {
     name: FunctionName,
+    number: u64,
     service: Service,
 }
 
@@ -38,13 +40,28 @@ impl Function {
     /// Creates a function without instances.
     pub fn new(name: FunctionName, rules: Rules) -> Arc<Self> {
         let service = Service::Instances(InstanceQueue::new(rules));
-        Arc::new(Self { name, service })
+        Arc::new(Self::with(name, service))
     }
 
     /// Creates a function that a pool of GPUs serves.
     pub(crate) fn on_gpus(name: FunctionName, member: Member) -> Arc<Self> {
         let service = Service::Gpus(member);
-        Arc::new(Self { name, service })
+        Arc::new(Self::with(name, service))
+    }
+
+    fn with(name: FunctionName, service: Service) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Self {
+            name,
+            number,
+            service,
+        }
+    }
+
+    /// Number by which it is known within the process, and no other function is.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
     }
 
     /// Name of the function.

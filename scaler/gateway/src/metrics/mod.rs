@@ -16,6 +16,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tetris_service_kit::metrics::{encode, register_build_info};
 
 use crate::function_name::FunctionName;
+use crate::memory::Memory;
 use crate::problem::Problem;
 use crate::recent::Recent;
 use crate::routes::Routes;
@@ -51,6 +52,9 @@ pub struct Metrics {
     picks: Family<Labels, Counter>,
     picks_refused: Family<Labels, Counter>,
     picks_elsewhere: Family<Labels, Counter>,
+    not_admitted: Family<Labels, Counter>,
+    memory: Family<Labels, Gauge>,
+    memory_limit: Family<Labels, Gauge>,
     gpus: GpuMetrics,
     known: RwLock<BTreeMap<FunctionName, Arc<FunctionSeries>>>,
 }
@@ -90,6 +94,9 @@ impl Metrics {
             picks: Family::default(),
             picks_refused: Family::default(),
             picks_elsewhere: Family::default(),
+            not_admitted: Family::default(),
+            memory: Family::default(),
+            memory_limit: Family::default(),
             gpus: GpuMetrics::default(),
             known: RwLock::default(),
         };
@@ -108,6 +115,9 @@ impl Metrics {
         registry.register("picks", "Instances that the endpoint picker gave to a data plane, by function", this.picks.clone());
         registry.register("picks_refused", "Requests that the endpoint picker let a data plane refuse, by reason", this.picks_refused.clone());
         registry.register("picks_elsewhere", "Requests that a data plane sent to another instance than the picked one, by function", this.picks_elsewhere.clone());
+        registry.register("not_admitted", "Requests that were refused by their head, before a function was looked for, by reason", this.not_admitted.clone());
+        registry.register_with_unit("memory", "Memory that clients make the gateway hold, by budget: heads with buffers of connections and unread output, or bodies", Unit::Bytes, this.memory.clone());
+        registry.register_with_unit("memory_limit", "Size of the budget", Unit::Bytes, this.memory_limit.clone());
         this.gpus.register(registry);
         Arc::new(this)
     }
@@ -154,6 +164,21 @@ impl Metrics {
     pub(crate) fn pick_refused(&self, problem: &Problem) {
         let labels = vec![("reason", problem.reason.to_owned())];
         self.picks_refused.get_or_create(&labels).inc();
+    }
+
+    /// Counts a request that was refused by its head.
+    pub(crate) fn not_admitted(&self, problem: &Problem) {
+        let labels = vec![("reason", problem.reason.to_owned())];
+        self.not_admitted.get_or_create(&labels).inc();
+    }
+
+    /// Takes the budgets as they are now.
+    pub(crate) fn set_memory(&self, memory: &Memory) {
+        for (name, budget) in [("heads", &memory.heads), ("bodies", &memory.bodies)] {
+            let labels = vec![("budget", name.to_owned())];
+            set(&self.memory, &labels, budget.used());
+            set(&self.memory_limit, &labels, budget.total());
+        }
     }
 
     /// Counts a request that a data plane sent elsewhere.

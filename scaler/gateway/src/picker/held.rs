@@ -1,11 +1,9 @@
 //! The body of a request, held until an instance is picked: a slow client occupies none.
 
-use tokio::sync::OwnedSemaphorePermit;
-
 use super::inbound::{End, Wire};
 use super::wire::{HttpBody, Part};
 use crate::problem::Problem;
-use crate::proxy::Bodies;
+use crate::proxy::{Bodies, BodyCharge, Payer};
 
 /// A body as it came.
 #[derive(Debug, Default)]
@@ -14,7 +12,7 @@ pub(super) struct Held {
     pub(super) parts: Vec<HttpBody>,
     /// True if trailers follow it.
     pub(super) trailers: bool,
-    budget: Option<OwnedSemaphorePermit>,
+    budget: Option<BodyCharge>,
 }
 
 /// The reason there is no body.
@@ -35,11 +33,11 @@ impl From<End> for NotHeld {
 }
 
 /// Reads a body whose parts the data plane gets back.
-pub(super) async fn read(wire: &mut Wire, bodies: &Bodies) -> Result<Held, NotHeld> {
+pub(super) async fn read(wire: &mut Wire, bodies: &Bodies, payer: Payer) -> Result<Held, NotHeld> {
     let mut held = Held::default();
     let mut length = 0_usize;
     loop {
-        let Some(message) = wire.next_within(bodies.pause()).await? else {
+        let Some(message) = wire.next_within(bodies.pace().grace).await? else {
             return Err(NotHeld::Refused(bodies.slow()));
         };
         if message.part.is_of_response() {
@@ -53,7 +51,7 @@ pub(super) async fn read(wire: &mut Wire, bodies: &Bodies) -> Result<Held, NotHe
                 if length > bodies.most() {
                     return Err(NotHeld::Refused(bodies.too_large(length as u64)));
                 }
-                let paid = bodies.pay(&mut held.budget, length);
+                let paid = bodies.pay(&mut held.budget, payer, length);
                 paid.map_err(NotHeld::Refused)?;
                 let ended = part.end_of_stream;
                 held.parts.push(part);

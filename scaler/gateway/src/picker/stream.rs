@@ -19,7 +19,7 @@ use super::wire::{
 use crate::function::{Function, Grant};
 use crate::metrics::Dispatch;
 use crate::proxy::answer::{Dialect, refused};
-use crate::proxy::wait_of;
+use crate::proxy::{Payer, wait_of};
 use crate::refusal::Refusal;
 
 /// Follows a stream to its end.
@@ -100,7 +100,7 @@ impl Opening<'_> {
         let arrival = metrics.arrived(function.name());
         let acquired = async {
             let wait = wait_of(&parts).map_err(NotHeld::Refused)?;
-            let shown = self.body(head).await?;
+            let shown = self.body(head, function).await?;
             let granted = self.wire.beside(acquire(function, wait, subset)).await?;
             let granted = granted.ok_or(NotHeld::Answered)?;
             let refused = |refusal| NotHeld::Refused(refused(function.name(), &refusal));
@@ -136,13 +136,18 @@ impl Opening<'_> {
     }
 
     /// Waits for the body, as far as the data plane shows it before the pick.
-    async fn body(&mut self, head: &HttpHeaders) -> Result<Shown, NotHeld> {
+    async fn body(&mut self, head: &HttpHeaders, function: &Function) -> Result<Shown, NotHeld> {
         if head.end_of_stream {
             return Ok(Shown::Nothing);
         }
         match self.modes.request {
             BodyMode::FullDuplexStreamed => {
-                let held = held::read(self.wire, self.picker.proxy.bodies()).await?;
+                let held = held::read(
+                    self.wire,
+                    self.picker.proxy.bodies(),
+                    Payer::data_planes().and(function),
+                )
+                .await?;
                 Ok(Shown::Held(held))
             }
             BodyMode::Buffered => {

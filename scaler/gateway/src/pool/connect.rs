@@ -8,10 +8,14 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use super::RequestBody;
+use crate::bounded_reads::BoundedReads;
 
 /// Largest head of a response, in bytes.
 const HEAD: usize = 64 << 10;
 const HEADERS: u32 = 64 << 10;
+/// Bytes of one response that may wait for its client. Many that wait leave room for the others on the connection.
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 4 << 20;
 
 pub(super) async fn http1(address: SocketAddr) -> Result<http1::SendRequest<RequestBody>, String> {
     let stream = stream(address).await?;
@@ -37,9 +41,10 @@ pub(super) async fn http2(
     let connecting = async move {
         let stream = stream(address).await?;
         let handshake = http2::Builder::new(TokioExecutor::new())
-            .adaptive_window(true)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADERS)
-            .handshake(TokioIo::new(stream));
+            .handshake(TokioIo::new(BoundedReads::new(stream)));
         let (sender, connection) = handshake.await.map_err(|error| error.to_string())?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {

@@ -15,27 +15,31 @@ use hyper::body::Incoming;
 use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
-use tokio::sync::Semaphore;
+use tetris_service_kit::pace::Pace;
 
 use crate::access_log::Entry;
 use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 use crate::function::{Function, Grant};
+use crate::memory::Memory;
 use crate::metrics::{Arrival, Dispatch, Metrics};
 use crate::pool::{RequestBody, SendError};
 use crate::problem::Problem;
 use crate::routes::{Routes, Target};
 
 use answer::{Dialect, refused};
-pub(crate) use body::Bodies;
 use body::WholeBody;
-use response_body::Ending;
+pub(crate) use body::{Bodies, BodyCharge, Payer};
 pub use response_body::{BrokenOff, ResponseBody};
+use response_body::{Ending, ResponseLimits};
 
 /// Number of instances that are tried for one request, the first included.
 const ATTEMPTS: usize = 5;
 /// Head of a request that says for how long its client waits at most, in milliseconds.
 pub(crate) const WAIT: HeaderName = HeaderName::from_static("tetris-wait-ms");
+
+/// Longest text of a client that an answer repeats, in bytes.
+const SHOWN: usize = 256;
 
 /// Body of a request.
 enum ClientBody {
@@ -53,21 +57,29 @@ pub struct Proxy {
 struct Shared {
     routes: RwLock<Arc<Routes>>,
     bodies: Bodies,
+    /// Largest number of header fields of a response.
+    header_fields: usize,
     timeouts: Timeouts,
     metrics: Arc<Metrics>,
+    memory: Memory,
 }
 
 impl Proxy {
     /// Creates a proxy without routes.
-    pub fn new(limits: &Limits, timeouts: Timeouts, metrics: Arc<Metrics>) -> Self {
-        let budget = Arc::new(Semaphore::new(body::units(limits.bodies_bytes)));
-        let bodies = Bodies::new(limits.body_bytes, timeouts.body(), budget);
+    pub fn new(limits: &Limits, timeouts: Timeouts, metrics: Arc<Metrics>, memory: Memory) -> Self {
+        let pace = Pace {
+            grace: timeouts.body(),
+            bytes_per_second: limits.bytes_per_second,
+        };
+        let bodies = Bodies::new(limits.body_bytes, pace, &memory);
         Self {
             shared: Arc::new(Shared {
                 routes: RwLock::default(),
                 bodies,
+                header_fields: limits.header_fields,
                 timeouts,
                 metrics,
+                memory,
             }),
         }
     }
@@ -112,6 +124,26 @@ impl Proxy {
         response
     }
 
+    /// Answers a request that the gateway has no room for.
+    pub(crate) fn refuse<B>(
+        &self,
+        client: ClientAddress,
+        request: &Request<B>,
+        problem: &Problem,
+    ) -> Response<ResponseBody> {
+        let mut entry = Entry::new(client, request);
+        entry.problem(problem);
+        self.shared.metrics.not_admitted(problem);
+        let response = Dialect::of(request).answer(problem);
+        entry.answered(response.status(), Duration::ZERO);
+        response
+    }
+
+    /// Budgets of the process.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.shared.memory
+    }
+
     async fn forward(
         &self,
         request: Box<Request<Incoming>>,
@@ -124,7 +156,8 @@ impl Proxy {
             Ok(target) => (target, ClientBody::Coming(incoming)),
             Err(problem) if grpc_model::is_named_by(&parts) => {
                 // The head does not say for whom it is.
-                let body = Box::pin(self.shared.bodies.read(&parts, incoming)).await?;
+                let payer = Payer::client(entry.client());
+                let body = Box::pin(self.shared.bodies.read(&parts, incoming, payer)).await?;
                 let model = grpc_model::model(&body.bytes);
                 let target = model.and_then(|model| self.routes().find_model(&model));
                 (target.ok_or(problem)?, ClientBody::Read(body))
@@ -157,16 +190,19 @@ impl Proxy {
         {
             parts.uri = headers::with_path(path);
         }
+        let payer = Payer::client(entry.client()).and(function);
         let body = match body {
-            ClientBody::Coming(incoming) => self.shared.bodies.read(&parts, incoming).await?,
-            ClientBody::Read(body) => body,
+            ClientBody::Coming(incoming) => {
+                self.shared.bodies.read(&parts, incoming, payer).await?
+            }
+            ClientBody::Read(body) => self.shared.bodies.charge_function(body, payer)?,
         };
         let wait = wait_of(&parts)?;
         let granted = function.acquire(wait).await;
         let grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
         headers::for_instance(&mut parts, entry.client(), body.bytes.len());
         entry.trace(trace::next(&mut parts.headers));
-        let request = Request::from_parts(*parts, Full::new(body.bytes.clone()));
+        let request = Request::from_parts(*parts, Full::new(body.into_bytes()));
         let request = Box::new(request);
         self.send(function, grant, request, (arrival, arrived_at), entry)
             .await
@@ -184,7 +220,11 @@ impl Proxy {
         let host = headers::host(parts);
         let target = path.and_then(|path| routes.find(path, host));
         target.ok_or_else(|| {
-            let shown = format!("{} on host {}", parts.uri.path(), host.unwrap_or("(none)"));
+            let shown = format!(
+                "{} on host {}",
+                shortened(parts.uri.path()),
+                shortened(host.unwrap_or("(none)"))
+            );
             let problem = format!(
                 "no function for {shown}; use /functions/NAME/..., the host of a function, or a model that a function names"
             );
@@ -220,6 +260,11 @@ impl Proxy {
             };
             match response {
                 Ok(Ok((response, connection))) => {
+                    if let Some(problem) = self.not_a_response(&response, &endpoint.name) {
+                        arrival.dispatched(dispatch).ended("broken");
+                        grant.failed();
+                        return Err(problem);
+                    }
                     let broken = is_gateway_fault(response.status());
                     let ending = Ending {
                         grant: Some(grant),
@@ -227,8 +272,9 @@ impl Proxy {
                         counted: arrival.dispatched(dispatch),
                         failed: broken,
                     };
+                    let limits = self.response_limits(arrived_at);
                     return Ok(headers::for_client(response, |body| {
-                        ResponseBody::of_instance(body, ending, self.shared.timeouts.idle())
+                        ResponseBody::of_instance(body, ending, limits)
                     }));
                 }
                 Ok(Err(SendError::NotSent {
@@ -289,12 +335,50 @@ impl Proxy {
     }
 }
 
+impl Proxy {
+    /// The reason that the head of an instance is none of a response: then its connection ends.
+    fn not_a_response<B>(&self, response: &Response<B>, instance: &str) -> Option<Problem> {
+        let status = response.status();
+        let found = response.headers().len();
+        let problem = if status.is_informational() {
+            // What follows is of another protocol, which no client was let ask for.
+            format!("the instance {instance} sent the status {status}, expected that of a response")
+        } else if found > self.shared.header_fields {
+            let most = self.shared.header_fields;
+            format!(
+                "the instance {instance} sent {found} header fields, expected {most} at most (limits.headers)"
+            )
+        } else {
+            return None;
+        };
+        Some(Problem::new(StatusCode::BAD_GATEWAY, "broken", problem))
+    }
+
+    fn response_limits(&self, arrived_at: Instant) -> ResponseLimits {
+        let stay = self.shared.timeouts.request();
+        let until = arrived_at.checked_add(stay);
+        // Beyond the clock's end there is no limit.
+        let until = until.unwrap_or_else(|| arrived_at + Duration::from_hours(24 * 365));
+        ResponseLimits {
+            idle: self.shared.timeouts.idle(),
+            stay,
+            until: until.into(),
+        }
+    }
+}
+
 /// Returns true if a status says that the instance, or a proxy in it, could not serve.
 pub(crate) fn is_gateway_fault(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
     )
+}
+
+/// The part of a client's text that an answer repeats: the client would double its memory otherwise.
+fn shortened(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(SHOWN))
+        .unwrap_or_default()
 }
 
 /// Reads the client's longest wait.
@@ -306,7 +390,10 @@ pub(crate) fn wait_of(parts: &Parts) -> Result<Option<Duration>, Problem> {
     if let Ok(ms) = text.parse::<u32>() {
         return Ok(Some(Duration::from_millis(ms.into())));
     }
-    let problem = format!("header {WAIT}: expected a number of milliseconds, found `{text}`");
+    let problem = format!(
+        "header {WAIT}: expected a number of milliseconds, found `{}`",
+        shortened(text)
+    );
     Err(Problem::new(
         StatusCode::BAD_REQUEST,
         "bad-request",

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tetris_service_kit::budget::Exceeded;
 use thiserror::Error;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::function::Grant;
 use crate::metrics::Dispatched;
@@ -22,6 +23,12 @@ pub enum BrokenOff {
     /// The instance sent nothing for too long.
     #[error("the instance sent nothing for {0:?}")]
     Idle(Duration),
+    /// The request stayed for too long.
+    #[error("the response had not ended {0:?} after its request came (timeouts.request)")]
+    Late(Duration),
+    /// The client holds too much memory.
+    #[error("{0}")]
+    Memory(Exceeded),
 }
 
 /// Parts that end with a response.
@@ -62,6 +69,17 @@ impl Ending {
     }
 }
 
+/// Limits on the time of a response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResponseLimits {
+    /// Longest pause.
+    pub(super) idle: Duration,
+    /// Longest stay of the request.
+    pub(super) stay: Duration,
+    /// End of the longest stay.
+    pub(super) until: Instant,
+}
+
 /// Body of a response.
 #[derive(Debug)]
 pub struct ResponseBody {
@@ -79,7 +97,7 @@ struct OfInstance {
     body: Incoming,
     /// Gone once the response has ended. Dropped before that, the client has left.
     ending: Option<Ending>,
-    idle: Duration,
+    limits: ResponseLimits,
     /// Runs while the instance pauses: most bodies come whole with their head.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -93,8 +111,8 @@ impl ResponseBody {
         }
     }
 
-    /// The body that an instance sends, with pauses of `idle` at most.
-    pub(super) fn of_instance(body: Incoming, ending: Ending, idle: Duration) -> Self {
+    /// The body that an instance sends, within `limits`.
+    pub(super) fn of_instance(body: Incoming, ending: Ending, limits: ResponseLimits) -> Self {
         if body.is_end_stream() {
             ending.whole();
             return Self {
@@ -106,7 +124,7 @@ impl ResponseBody {
             source: Source::Instance(Box::new(OfInstance {
                 body,
                 ending,
-                idle,
+                limits,
                 timer: None,
             })),
         }
@@ -116,14 +134,12 @@ impl ResponseBody {
 impl OfInstance {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
-            let idle = self.idle;
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
-            if timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            self.end(Ending::broken);
-            return Poll::Ready(Some(Err(BrokenOff::Idle(self.idle))));
+            return self.poll_timer(cx);
         };
+        // Also of an instance that always has a little.
+        if !self.body.is_end_stream() && Instant::now() >= self.limits.until {
+            return self.late();
+        }
         let next = match frame {
             Some(Ok(frame)) => {
                 self.timer = None;
@@ -142,6 +158,30 @@ impl OfInstance {
             }
         };
         Poll::Ready(next)
+    }
+
+    fn poll_timer(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        let ResponseLimits { idle, until, .. } = self.limits;
+        let timer = self.timer.get_or_insert_with(|| {
+            let end = Instant::now() + idle;
+            Box::pin(sleep_until(end.min(until)))
+        });
+        if timer.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if Instant::now() >= until {
+            return self.late();
+        }
+        self.end(Ending::broken);
+        Poll::Ready(Some(Err(BrokenOff::Idle(idle))))
+    }
+
+    fn late(&mut self) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        self.end(Ending::broken);
+        Poll::Ready(Some(Err(BrokenOff::Late(self.limits.stay))))
     }
 
     fn end(&mut self, how: impl FnOnce(Ending)) {

@@ -1,14 +1,19 @@
-//! Requests in progress on one connection, as it is seen from outside of hyper.
+//! Requests in progress on one connection, and bodies of their responses, as seen from outside of hyper.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
+use super::ledger::{Ledger, Output};
+use super::streams::StreamProgress;
 use crate::proxy::{BrokenOff, ResponseBody};
+
+/// Number of heads with too many fields after which a connection ends.
+const WRONG: u64 = 16;
 
 /// Requests of a connection, and its output. One task uses it, so that no order between the fields
 /// has to be kept.
@@ -17,6 +22,8 @@ pub(super) struct Activity {
     begun: AtomicU64,
     /// Requests whose response has ended.
     ended: AtomicU64,
+    /// Requests whose heads have more fields than they may.
+    wrong: AtomicU64,
     /// True if bytes of a response may not have been written yet.
     unwritten: AtomicBool,
 }
@@ -28,6 +35,16 @@ impl Activity {
         InProgress(Arc::clone(self))
     }
 
+    /// Counts a head with more fields than it may have.
+    pub(super) fn is_wrong(&self) {
+        self.wrong.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if the client has sent many such heads: each costs time to decode.
+    pub(super) fn is_hostile(&self) -> bool {
+        self.wrong.load(Ordering::Relaxed) >= WRONG
+    }
+
     /// Sets that bytes of a response may not have been written yet.
     pub(super) fn set_unwritten(&self, unwritten: bool) {
         self.unwritten.store(unwritten, Ordering::Relaxed);
@@ -35,10 +52,14 @@ impl Activity {
 
     /// Number of requests that have ended, if none is in progress and all responses are written.
     pub(super) fn idle_after(&self) -> Option<u64> {
+        let ended = self.ended_without_open()?;
+        (!self.unwritten.load(Ordering::Relaxed)).then_some(ended)
+    }
+
+    /// Number of requests that have ended, if none is in progress.
+    pub(super) fn ended_without_open(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::Relaxed);
-        let is_idle =
-            ended == self.begun.load(Ordering::Relaxed) && !self.unwritten.load(Ordering::Relaxed);
-        is_idle.then_some(ended)
+        (ended == self.begun.load(Ordering::Relaxed)).then_some(ended)
     }
 }
 
@@ -46,38 +67,53 @@ impl Activity {
 #[derive(Debug)]
 pub(super) struct InProgress(Arc<Activity>);
 
-impl InProgress {
-    /// Ties the end of the request to that of its response's body.
-    pub(super) const fn until_end_of(self, body: ResponseBody) -> CountedBody {
-        CountedBody {
-            body,
-            _until_dropped: self,
-        }
-    }
-}
-
 impl Drop for InProgress {
     fn drop(&mut self) {
         self.0.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Body of a response whose request is in progress as long as it exists.
+/// Body of a response whose request is in progress as long as it exists. Its parts are charged to the client until
+/// they are written.
 #[derive(Debug)]
 pub(super) struct CountedBody {
-    body: ResponseBody,
-    _until_dropped: InProgress,
+    pub(super) body: ResponseBody,
+    pub(super) ledger: Arc<Ledger>,
+    /// Progress of a stream by HTTP/2. With HTTP/1 it is that of the connection.
+    pub(super) progress: Option<Arc<StreamProgress>>,
+    pub(super) _until_dropped: InProgress,
+}
+
+impl CountedBody {
+    fn charged(&self, frame: Frame<Bytes>) -> Result<Frame<Output>, BrokenOff> {
+        let bytes = match frame.into_data() {
+            Ok(bytes) => bytes,
+            Err(frame) => {
+                let trailers = frame.into_trailers().unwrap_or_default();
+                return Ok(Frame::trailers(trailers));
+            }
+        };
+        if let Some(progress) = &self.progress {
+            progress.gives(bytes.len());
+        }
+        let output = self.ledger.output(bytes).map_err(BrokenOff::Memory)?;
+        Ok(Frame::data(output))
+    }
 }
 
 impl Body for CountedBody {
-    type Data = Bytes;
+    type Data = Output;
     type Error = BrokenOff;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+    ) -> Poll<Option<Result<Frame<Output>, BrokenOff>>> {
+        if let Some(progress) = &self.progress {
+            progress.asked();
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        Poll::Ready(frame.map(|frame| self.charged(frame?)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -7,39 +7,76 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::activity::Activity;
+use super::ledger::Ledger;
 
 /// Stream that gives the bytes read ahead first, and says whether its output is written.
 #[derive(Debug)]
-pub(super) struct ClientStream {
+pub(super) struct ClientStream<S> {
     ahead: Bytes,
-    stream: TcpStream,
+    stream: S,
     activity: Arc<Activity>,
+    ledger: Arc<Ledger>,
+    /// Largest space that hyper had for bytes; it is charged.
+    space: usize,
 }
 
-impl ClientStream {
-    pub(super) const fn new(ahead: Bytes, stream: TcpStream, activity: Arc<Activity>) -> Self {
+/// Space for bytes that each connection is charged for from its begin.
+pub(super) const SPACE: usize = 8 << 10;
+
+impl<S> ClientStream<S> {
+    pub(super) const fn new(
+        ahead: Bytes,
+        stream: S,
+        activity: Arc<Activity>,
+        ledger: Arc<Ledger>,
+    ) -> Self {
         Self {
             ahead,
             stream,
             activity,
+            ledger,
+            space: SPACE,
         }
     }
 
-    /// Returns the stream, and the bytes that nobody has read.
-    pub(super) fn into_parts(self) -> (TcpStream, Bytes) {
+    /// Charges the space that hyper has for bytes.
+    fn charge(&mut self, space: usize) -> io::Result<()> {
+        let more = space.saturating_sub(self.space);
+        if more > 0 {
+            self.ledger.keep(more).map_err(io::Error::other)?;
+            self.space = space;
+        }
+        Ok(())
+    }
+
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Ready(Ok(length)) => self.ledger.wrote(*length),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.ledger.blocked(),
+        }
+        written
+    }
+
+    /// Returns the stream, and the bytes that are unread.
+    pub(super) fn into_parts(self) -> (S, Bytes) {
         (self.stream, self.ahead)
     }
 }
 
-impl AsyncRead for ClientStream {
+impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.charge(buffer.remaining())?;
+        if self.activity.is_hostile() {
+            let problem = "many heads with more fields than limits.headers";
+            return Poll::Ready(Err(io::Error::other(problem)));
+        }
         if self.ahead.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
         }
@@ -55,14 +92,15 @@ impl AsyncRead for ClientStream {
     }
 }
 
-impl AsyncWrite for ClientStream {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.activity.set_unwritten(true);
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wrote(written)
     }
 
     fn poll_write_vectored(
@@ -71,7 +109,8 @@ impl AsyncWrite for ClientStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.activity.set_unwritten(true);
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.wrote(written)
     }
 
     fn is_write_vectored(&self) -> bool {

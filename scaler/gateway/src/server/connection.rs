@@ -7,28 +7,36 @@
 //! the next request's time.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::pin::{self, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use futures::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tetris_service_kit::pace::Pace;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::Service;
-use super::activity::Activity;
-use super::client_stream::ClientStream;
+use super::activity::{Activity, CountedBody};
+use super::client_stream::{ClientStream, SPACE};
 use super::clients::Clients;
+use super::head;
+use super::ledger::Ledger;
+use super::streams::{StreamProgress, StreamTasks};
+use crate::bounded_reads::BoundedReads;
 use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
+use crate::memory;
 
 /// First bytes of a connection by HTTP/2 (RFC 9113 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -42,35 +50,75 @@ const REST_OF_MANY: Duration = Duration::from_millis(200);
 const FEW: usize = 1_000;
 /// Interval in which the gateway looks whether an HTTP/2 client is still there.
 const PING: Duration = Duration::from_secs(30);
+/// Memory of an HTTP/1 connection that serves: hyper's buffers and tasks, and a request without its head.
+const HTTP1: usize = SPACE * 2;
+/// Memory of an HTTP/2 connection without its streams: buffers of frames, and tables of header fields.
+const HTTP2: usize = 48 << 10;
+/// Memory of a stream without the head of its request: its task, its place in tables, and an answer of the gateway's
+/// own, which a client may leave unread.
+const STREAM: usize = 4 << 10;
+/// Bytes of bodies that one stream, and one connection, may have on its way.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Bytes of a response that h2 keeps for a client.
+const SEND_BUFFER: usize = 64 << 10;
+/// Faults of a client's streams after which its connection ends.
+const FAULTS: usize = 256;
+/// Answer to a client for whose connection there is no memory.
+const NO_MEMORY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
 /// Servers of both protocols, with their limits.
 #[derive(Clone, Debug)]
 pub(super) struct Protocols {
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
     /// Longest time for a head, and without one.
     head: Duration,
+    limits: Limits,
+    /// Progress of clients in reading.
+    reading: Pace,
 }
 
 impl Protocols {
     pub(super) fn new(limits: Limits, timeouts: Timeouts) -> Self {
-        let head = timeouts.head();
         let mut http1 = http1::Builder::new();
         // The connection itself limits the time for a head: hyper's timer would be made for each one.
         http1
             .header_read_timeout(None)
-            .max_buf_size(limits.head_bytes);
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
+            .max_buf_size(limits.head_bytes)
+            .max_headers(limits.header_fields);
+        Self {
+            http1,
+            head: timeouts.head(),
+            limits,
+            reading: Pace {
+                grace: timeouts.read(),
+                bytes_per_second: limits.bytes_per_second,
+            },
+        }
+    }
+
+    fn http2(&self, streams: u32, tasks: StreamTasks) -> http2::Builder<StreamTasks> {
+        let mut http2 = http2::Builder::new(tasks);
+        let head = u32::try_from(self.limits.head_bytes).unwrap_or(u32::MAX);
+        // Windows of one size: those that grow with the client's rate would be 16 MiB for each connection.
         http2
             .timer(TokioTimer::new())
-            .adaptive_window(true)
-            .max_concurrent_streams(limits.streams)
-            .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .max_local_error_reset_streams(FAULTS)
+            .max_concurrent_streams(streams)
+            .max_header_list_size(head)
             .keep_alive_interval(PING)
-            .keep_alive_timeout(head);
-        Self { http1, http2, head }
+            .keep_alive_timeout(self.head);
+        http2
     }
 }
+
+/// Stream of a client: TCP, or a layer above it.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
 /// A client's connection.
 pub(super) struct Connection {
@@ -93,12 +141,12 @@ enum Next {
 
 impl Connection {
     /// Serves until the client leaves, is too slow, or `stop` changes while it has no request.
-    pub(super) async fn serve(mut self, mut stream: TcpStream) {
+    pub(super) async fn serve<S: Stream>(mut self, mut stream: S) {
         let client = self.client;
         let mut ahead = Bytes::new();
         let mut protocol_is_known = false;
         loop {
-            match self.rest(&stream, &mut ahead, protocol_is_known).await {
+            match self.rest(&mut stream, &mut ahead, protocol_is_known).await {
                 Ok(Next::Bytes) => {}
                 Ok(Next::End) => return,
                 Err(error) => {
@@ -120,9 +168,9 @@ impl Connection {
     }
 
     /// Waits for bytes of a request.
-    async fn rest(
+    async fn rest<S: Stream>(
         &mut self,
-        stream: &TcpStream,
+        stream: &mut S,
         ahead: &mut Bytes,
         protocol_is_known: bool,
     ) -> io::Result<Next> {
@@ -135,15 +183,16 @@ impl Connection {
         while !enough(ahead) {
             tokio::select! {
                 biased;
-                readable = stream.readable() => readable?,
+                some = read_ahead(stream, ahead) => {
+                    if !some? {
+                        return Ok(Next::End);
+                    }
+                }
                 _changed = self.stop.changed() => return Ok(Next::End),
                 () = &mut late => {
                     tracing::debug!(client = %self.client.0, "connection without a request");
                     return Ok(Next::End);
                 }
-            }
-            if !read_ahead(stream, ahead)? {
-                return Ok(Next::End);
             }
         }
         Ok(Next::Bytes)
@@ -151,19 +200,16 @@ impl Connection {
 
     /// Serves until the connection ends, or has had no request for some time. Then returns the stream,
     /// with bytes of a request that has not come whole.
-    async fn serve_http1(&mut self, stream: TcpStream, ahead: Bytes) -> Option<(TcpStream, Bytes)> {
+    async fn serve_http1<S: Stream>(&mut self, mut stream: S, ahead: Bytes) -> Option<(S, Bytes)> {
+        let Some(ledger) = self.open_ledger(HTTP1) else {
+            // Once, as far as the socket takes it.
+            drop(stream.write(NO_MEMORY).now_or_never());
+            return None;
+        };
         let activity = Arc::new(Activity::default());
-        let stream = ClientStream::new(ahead, stream, Arc::clone(&activity));
-        let (service, client, counted) = (self.service.clone(), self.client, Arc::clone(&activity));
-        let service = service_fn(move |request: Request<Incoming>| {
-            let in_progress = counted.begin();
-            let (service, request) = (service.clone(), Box::new(request));
-            async move {
-                let response = service.answer(client, request).await?;
-                let response = response.map(|body| in_progress.until_end_of(body));
-                Ok::<Response<_>, Infallible>(response)
-            }
-        });
+        let stream = ClientStream::new(ahead, stream, Arc::clone(&activity), Arc::clone(&ledger));
+        let answering = self.answering(&ledger, &activity);
+        let service = service_fn(move |request| answering.answer(request, None));
         let http1 = &self.protocols.http1;
         let mut connection = http1.serve_connection(TokioIo::new(stream), service);
         let (since, mut seen) = (Instant::now(), 0);
@@ -174,7 +220,7 @@ impl Connection {
                 biased;
                 ended = &mut connection => {
                     if let Err(error) = ended {
-                        tracing::debug!(client = %client.0, "connection: {error}");
+                        tracing::debug!(client = %self.client.0, "connection: {error}");
                     }
                     return None;
                 }
@@ -183,9 +229,12 @@ impl Connection {
                     pin::Pin::new(&mut connection).graceful_shutdown();
                 }
                 () = &mut look => {
+                    if self.is_overdue(&ledger) {
+                        return None;
+                    }
                     match activity.idle_after() {
                         Some(0) if since.elapsed() >= self.protocols.head => {
-                            tracing::debug!(client = %client.0, "connection with a slow head");
+                            tracing::debug!(client = %self.client.0, "connection with a slow head");
                             return None;
                         }
                         Some(0) | None => {}
@@ -210,27 +259,35 @@ impl Connection {
         let many = self.clients.open() > FEW;
         let rest = if many { REST_OF_MANY } else { REST };
         rest.min(self.protocols.head)
+            .min(self.protocols.reading.grace)
     }
 
-    async fn serve_http2(&mut self, stream: TcpStream, ahead: Bytes) {
-        let spoke = Arc::new(AtomicBool::new(false));
-        let silent = silent(Arc::clone(&spoke), self.protocols.head);
-        let (service, client) = (self.service.clone(), self.client);
-        let service = service_fn(move |request: Request<Incoming>| {
-            spoke.store(true, Ordering::Relaxed);
-            service.clone().answer(client, Box::new(request))
+    async fn serve_http2<S: Stream>(&mut self, stream: S, ahead: Bytes) {
+        let Some((ledger, streams)) = self.open_streams() else {
+            return;
+        };
+        let activity = Arc::new(Activity::default());
+        let stream = BoundedReads::new(stream);
+        let stream = ClientStream::new(ahead, stream, Arc::clone(&activity), Arc::clone(&ledger));
+        let tasks = StreamTasks::default();
+        let http2 = self.protocols.http2(streams, tasks.clone());
+        let answering = self.answering(&ledger, &activity);
+        let pace = self.protocols.reading;
+        let service = service_fn(move |request| {
+            let progress = StreamProgress::new(pace);
+            tasks.next_is(Arc::clone(&progress));
+            answering.answer(request, Some(progress))
         });
-        let stream = ClientStream::new(ahead, stream, Arc::default());
-        let http2 = &self.protocols.http2;
         let mut connection = pin!(http2.serve_connection(TokioIo::new(stream), service));
-        let mut silent = pin!(silent);
+        let mut look = pin!(sleep(self.time_to_look()));
+        let (mut idle_since, mut seen) = (Instant::now(), 0);
         let mut stopping = false;
         loop {
             tokio::select! {
                 biased;
                 ended = &mut connection => {
                     if let Err(error) = ended {
-                        tracing::debug!(client = %client.0, "connection: {error}");
+                        tracing::debug!(client = %self.client.0, "connection: {error}");
                     }
                     return;
                 }
@@ -238,37 +295,124 @@ impl Connection {
                     stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = &mut silent => {
-                    tracing::debug!(client = %client.0, "connection without a request");
-                    return;
+                () = &mut look => {
+                    let ended = activity.ended_without_open();
+                    if ended != Some(seen) {
+                        (idle_since, seen) = (Instant::now(), ended.unwrap_or(seen));
+                    }
+                    let is_idle = ended.is_some() && idle_since.elapsed() >= self.protocols.head;
+                    // A client has as long again to go once it was told to.
+                    if self.is_overdue(&ledger) || is_idle && (stopping || seen == 0) {
+                        return;
+                    }
+                    if is_idle {
+                        (stopping, idle_since) = (true, Instant::now());
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    look.as_mut().reset(Instant::now() + self.time_to_look());
                 }
             }
         }
     }
-}
 
-/// Reads bytes that are there. Returns false at the end of the stream.
-fn read_ahead(stream: &TcpStream, ahead: &mut Bytes) -> io::Result<bool> {
-    let mut bytes = [0; AHEAD];
-    match stream.try_read(&mut bytes) {
-        Ok(0) => Ok(false),
-        Ok(length) => {
-            let mut all = BytesMut::from(ahead.as_ref());
-            all.extend_from_slice(bytes.get(..length).unwrap_or_default());
-            *ahead = all.freeze();
-            Ok(true)
+    /// Charges memory of a connection itself to its client.
+    fn open_ledger(&self, bytes: usize) -> Option<Arc<Ledger>> {
+        let budget = &self.service.proxy.memory().heads;
+        let client = memory::client(self.client.0.ip());
+        Ledger::open(budget, client, bytes, self.protocols.reading)
+            .inspect_err(|error| {
+                tracing::debug!(client = %self.client.0, "no memory for a connection: {error}");
+            })
+            .ok()
+    }
+
+    /// Charges an HTTP/2 connection, with as many streams as its client has memory for.
+    fn open_streams(&self) -> Option<(Arc<Ledger>, u32)> {
+        let mut streams = self.protocols.limits.streams;
+        while streams > 0 {
+            let bytes = STREAM.saturating_mul(streams as usize);
+            if let Some(ledger) = self.open_ledger(HTTP2.saturating_add(bytes)) {
+                return Some((ledger, streams));
+            }
+            streams /= 2;
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-        Err(error) => Err(error),
+        None
+    }
+
+    fn is_overdue(&self, ledger: &Ledger) -> bool {
+        let is_overdue = ledger.is_overdue();
+        if is_overdue {
+            tracing::debug!(client = %self.client.0, "the client does not read");
+        }
+        is_overdue
+    }
+
+    fn answering(&self, ledger: &Arc<Ledger>, activity: &Arc<Activity>) -> Answering {
+        Answering {
+            service: self.service.clone(),
+            client: self.client,
+            fields: self.protocols.limits.header_fields,
+            ledger: Arc::clone(ledger),
+            activity: Arc::clone(activity),
+        }
     }
 }
 
-/// Completes if nothing was asked within `time`.
-async fn silent(spoke: Arc<AtomicBool>, time: Duration) {
-    sleep(time).await;
-    if spoke.load(Ordering::Relaxed) {
-        std::future::pending::<()>().await;
+/// Answers to the requests of one connection.
+struct Answering {
+    service: Service,
+    client: ClientAddress,
+    /// Largest number of header fields.
+    fields: usize,
+    ledger: Arc<Ledger>,
+    activity: Arc<Activity>,
+}
+
+impl Answering {
+    /// Answers a request. Its head is charged, or dropped, before the next one is read.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        progress: Option<Arc<StreamProgress>>,
+    ) -> impl Future<Output = Result<Response<CountedBody>, Infallible>> + use<> {
+        let in_progress = self.activity.begin();
+        let (service, client) = (self.service.clone(), self.client);
+        let admitted = match head::admit(&self.ledger, &request, self.fields) {
+            Ok(held) => Ok((Box::new(request), held)),
+            Err(problem) => {
+                if problem.status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE {
+                    self.activity.is_wrong();
+                }
+                Err(Box::new(service.proxy.refuse(client, &request, &problem)))
+            }
+        };
+        let ledger = Arc::clone(&self.ledger);
+        async move {
+            let response = service.answer(client, admitted).await;
+            Ok(response.map(|body| CountedBody {
+                body,
+                ledger,
+                progress,
+                _until_dropped: in_progress,
+            }))
+        }
     }
+}
+
+/// Reads some bytes. Returns false at the end of the stream.
+async fn read_ahead<S: Stream>(stream: &mut S, ahead: &mut Bytes) -> io::Result<bool> {
+    poll_fn(|cx| {
+        // On the stack of the poll, so that a connection at rest has no room for them.
+        let mut bytes = [0; AHEAD];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        ready!(pin::Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Ok(false));
+        }
+        *ahead = Bytes::from([ahead.as_ref(), buffer.filled()].concat());
+        Poll::Ready(Ok(true))
+    })
+    .await
 }
 
 #[cfg(test)]
@@ -276,10 +420,11 @@ mod tests {
     use std::net::SocketAddr;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::task::JoinHandle;
 
     use super::*;
+    use crate::memory::{Memory, Sizes};
     use crate::metrics::Metrics;
     use crate::proxy::Proxy;
 
@@ -298,7 +443,12 @@ mod tests {
         timeouts.head_ms = head.as_millis() as u64;
         let connection = Connection {
             service: Service {
-                proxy: Proxy::new(&limits, timeouts, Metrics::new()),
+                proxy: Proxy::new(
+                    &limits,
+                    timeouts,
+                    Metrics::new(),
+                    Memory::new(Sizes::of(&limits, None)),
+                ),
                 leaving: Arc::default(),
             },
             protocols: Arc::new(Protocols::new(limits, timeouts)),

@@ -5,9 +5,11 @@ mod client_stream;
 mod clients;
 mod connection;
 mod descriptors;
+mod head;
+mod ledger;
+mod streams;
 mod threads;
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +19,7 @@ use futures::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::{Request, Response, Version};
+use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -28,6 +31,7 @@ use crate::proxy::{Proxy, ResponseBody};
 use clients::Clients;
 use connection::{Connection, Protocols};
 use descriptors::make_room;
+use ledger::Held;
 pub(crate) use threads::serve_on_threads;
 
 /// Pause after a failure to accept a connection: the process may be short of descriptors.
@@ -76,6 +80,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Serving, stop: impl Fu
         service,
         protocols: Arc::new(Protocols::new(limits, timeouts)),
         clients,
+        reading: timeouts.read(),
         stop: watch::Sender::new(()),
         tasks: JoinSet::new(),
     };
@@ -101,6 +106,9 @@ pub(crate) async fn serve(listener: TcpListener, service: Serving, stop: impl Fu
     }
 }
 
+/// A request with the memory of its head, or the answer to one that is refused by its head.
+type Admitted = Result<(Box<Request<Incoming>>, Held), Box<Response<ResponseBody>>>;
+
 /// Parts that answer requests.
 #[derive(Clone, Debug)]
 struct Service {
@@ -109,18 +117,19 @@ struct Service {
 }
 
 impl Service {
-    async fn answer(
-        self,
-        client: ClientAddress,
-        request: Box<Request<Incoming>>,
-    ) -> Result<Response<ResponseBody>, Infallible> {
+    /// Answers a request that was admitted, or refused with a response.
+    async fn answer(self, client: ClientAddress, admitted: Admitted) -> Response<ResponseBody> {
+        let (request, _held) = match admitted {
+            Ok(admitted) => admitted,
+            Err(response) => return *response,
+        };
         let is_http2 = request.version() == Version::HTTP_2;
         let mut response = self.proxy.answer(client, request).await;
         if self.leaving.load(Ordering::Relaxed) && !is_http2 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
-        Ok(response)
+        response
     }
 }
 
@@ -129,6 +138,8 @@ struct Server {
     service: Service,
     protocols: Arc<Protocols>,
     clients: Clients,
+    /// Longest time for which a client may read nothing.
+    reading: Duration,
     /// Tells all connections to end once they have no request.
     stop: watch::Sender<()>,
     /// Dropped at the end, which ends the connections that are left.
@@ -161,6 +172,9 @@ impl Server {
         };
         // Answers are written whole; a failure costs a delay at most.
         drop(stream.set_nodelay(true));
+        // Then the kernel keeps no output of a closed connection for a client that does not read either.
+        let unread = u32::try_from(self.reading.as_millis()).unwrap_or(u32::MAX);
+        let _as_before = set_tcp_user_timeout(&stream, unread);
         let connection = Connection {
             service: self.service.clone(),
             protocols: Arc::clone(&self.protocols),

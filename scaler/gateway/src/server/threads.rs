@@ -11,9 +11,10 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 
 use super::{Serving, serve};
+use crate::memory::most_threads;
 use crate::pool::number_thread;
 
-/// Serves on as many threads as the process has processors, until `stopped` and the end of all
+/// Serves on as many threads as the process has processors, or fewer where memory is short, until `stopped` and the end of all
 /// requests.
 ///
 /// # Errors
@@ -26,6 +27,7 @@ pub(crate) async fn serve_on_threads(
 ) -> io::Result<()> {
     let listener = listener.into_std()?;
     let count = thread::available_parallelism().map_or(1, NonZero::get);
+    let count = count.min(most_threads(tetris_conventions::cgroup::memory_limit()));
     let (ended, mut ends) = mpsc::unbounded_channel();
     for number in 0..count {
         // All accept from one socket: another gateway at the same address is still an error.

@@ -9,7 +9,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 pub struct Answer {
     pub status: StatusCode,
@@ -22,10 +22,26 @@ pub async fn send(
     address: SocketAddr,
     request: Request<Full<Bytes>>,
 ) -> hyper::Result<Response<Incoming>> {
-    let stream = TcpStream::connect(address).await.unwrap();
+    send_from("127.0.0.1:0", address, request).await
+}
+
+/// The same as another client: each address of the loopback is one.
+pub async fn send_from(
+    from: &str,
+    address: SocketAddr,
+    request: Request<Full<Bytes>>,
+) -> hyper::Result<Response<Incoming>> {
+    let stream = connect_from(from, address).await;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     sender.send_request(request).await
+}
+
+/// Connects from an address of this machine.
+pub async fn connect_from(from: &str, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(from.parse().unwrap()).unwrap();
+    socket.connect(address).await.unwrap()
 }
 
 pub fn infer(function: &str) -> Request<Full<Bytes>> {

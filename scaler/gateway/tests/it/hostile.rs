@@ -1,9 +1,11 @@
 //! Clients that mean harm: others notice nothing, and no instance sees a second request in one.
 
-use tokio::io::AsyncWriteExt as _;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{ask, infer, raw, send, whole};
+use crate::client::{ask, connect_from, infer, raw, send, send_from, whole};
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
 
@@ -183,26 +185,193 @@ async fn one_client_gets_its_connections_and_no_more() {
 }
 
 #[tokio::test]
-async fn bodies_in_memory_are_bounded_over_all_clients() {
-    let instance = Instance::start("busy", Mode::Hold);
+async fn a_client_and_a_function_get_a_part_of_the_memory_for_bodies() {
+    let busy = Instance::start("busy", Mode::Hold);
+    let idle = Instance::start("idle", Mode::Answer);
     let text = format!(
-        "[limits]\nbodies = \"8KiB\"\n{}",
-        function("embed", "", &[instance.address], 1)
+        "[limits]\nbody = \"8KiB\"\nbodies = \"32KiB\"\n{}{}",
+        function("busy", "", &[busy.address], 1),
+        function("idle", "", &[idle.address], 1)
     );
     let gateway = Gateway::start(&text).await;
-    let large = || {
-        let mut request = infer("embed");
+    let large = |function: &str| {
+        let mut request = infer(function);
         *request.body_mut() = http_body_util::Full::new(vec![b' '; 8 << 10].into());
         request
     };
     let address = gateway.address;
-    let held = tokio::spawn(async move { whole(send(address, large()).await.unwrap()).await });
+    let hold = |from: &'static str| {
+        let request = large("busy");
+        tokio::spawn(async move { whole(send_from(from, address, request).await.unwrap()).await })
+    };
+    let mut held = vec![hold("127.0.0.1:0")];
+    // An instance has the first body: the gateway keeps no part of it.
+    while busy.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    held.extend([hold("127.0.0.1:0"), hold("127.0.0.1:0")]);
     gateway
-        .eventually(|loads| loads["functions"][0]["in_flight"] == 1)
+        .eventually(|loads| loads["functions"][0]["waiting"] == 2)
         .await;
-    let refused = whole(send(gateway.address, large()).await.unwrap()).await;
+    // The client has half of all, whatever the function.
+    for function in ["busy", "idle"] {
+        let refused = whole(send(address, large(function)).await.unwrap()).await;
+        assert_eq!(refused.status.as_u16(), 503);
+        assert!(refused.body.contains("limits.bodies"), "{}", refused.body);
+    }
+    // So has the function, whatever the client.
+    let other = "127.0.0.2:0";
+    let refused = whole(send_from(other, address, large("busy")).await.unwrap()).await;
     assert_eq!(refused.status.as_u16(), 503);
-    assert!(refused.body.contains("limits.bodies"), "{}", refused.body);
-    instance.open();
-    assert_eq!(held.await.unwrap().body, "busy");
+    let answer = whole(send_from(other, address, large("idle")).await.unwrap()).await;
+    assert_eq!(answer.body, "idle");
+    busy.open();
+    for task in held.drain(..) {
+        assert_eq!(task.await.unwrap().body, "busy");
+    }
+    assert_eq!(
+        whole(send(address, large("idle")).await.unwrap())
+            .await
+            .body,
+        "idle"
+    );
+}
+
+#[tokio::test]
+async fn a_client_with_a_small_body_is_served_beside_others_who_hold_its_functions_part() {
+    let instance = Instance::start("one", Mode::Answer);
+    let text = format!(
+        "[limits]\nbody = \"256KiB\"\nbodies = \"1MiB\"\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    // Bodies without their ends, of several clients.
+    let mut open = Vec::new();
+    for host in 2..10 {
+        let mut stream = connect_from(&format!("127.0.0.{host}:0"), gateway.address).await;
+        let head = b"POST /functions/embed/x HTTP/1.1\r\nhost: g\r\ncontent-length: 262144\r\n\r\n";
+        drop(
+            stream
+                .write_all(&[&head[..], &vec![b'x'; 130 << 10]].concat())
+                .await,
+        );
+        open.push(stream);
+    }
+    let mut request = infer("embed");
+    *request.body_mut() = http_body_util::Full::new(vec![b' '; 10 << 10].into());
+    while !gateway.page("/metrics").await.contains("reason=\"bodies\"") {
+        tokio::task::yield_now().await;
+    }
+    let answer = whole(send(gateway.address, request).await.unwrap()).await;
+    assert_eq!(answer.body, "one");
+}
+
+#[tokio::test]
+async fn a_body_that_trickles_is_refused() {
+    let instance = Instance::start("one", Mode::Answer);
+    let text = format!(
+        "[timeouts]\nbody = \"400ms\"\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    let mut stream = TcpStream::connect(gateway.address).await.unwrap();
+    let head = b"POST /functions/embed/x HTTP/1.1\r\nhost: g\r\ncontent-length: 100000\r\n\r\n";
+    stream.write_all(head).await.unwrap();
+    let (mut reads, mut writes) = stream.into_split();
+    // A byte each time before a pause would be too long.
+    let trickle = tokio::spawn(async move {
+        while writes.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    });
+    let mut answer = [0; 13];
+    reads.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408 ");
+    drop(reads);
+    trickle.await.unwrap();
+    assert!(instance.seen().is_empty());
+}
+
+#[tokio::test]
+async fn many_fields_by_http2_are_refused_and_their_connection_ends() {
+    let instance = Instance::start("one", Mode::Answer);
+    let gateway = Gateway::start(&function("embed", "", &[instance.address], 1)).await;
+    let stream = TcpStream::connect(gateway.address).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let mut refused = 0;
+    loop {
+        let mut request = infer("embed");
+        *request.uri_mut() = "http://g/functions/embed/x".parse().unwrap();
+        for _ in 0..101 {
+            let value = hyper::header::HeaderValue::from_static("1");
+            request.headers_mut().append("x-many", value);
+        }
+        match sender.send_request(request).await {
+            Ok(response) => assert_eq!(response.status().as_u16(), 431),
+            Err(_) => break,
+        }
+        refused += 1;
+    }
+    assert!((1..=16).contains(&refused), "{refused}");
+    assert!(instance.seen().is_empty());
+    let metrics = gateway.page("/metrics").await;
+    assert!(metrics.contains("tetris_gateway_not_admitted_total{reason=\"head-fields\"} 16"));
+}
+
+#[tokio::test]
+async fn heads_that_one_client_holds_leave_room_for_others() {
+    let instance = Instance::start("one", Mode::Answer);
+    let text = format!(
+        "[limits]\nheads = \"2MiB\"\n{}{}",
+        function("embed", "", &[instance.address], 1),
+        function("zero", "queue = 100000", &[], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    let address = gateway.address;
+    for _ in 0..200 {
+        tasks.spawn(async move { send(address, infer("zero")).await.map(|head| head.status()) });
+    }
+    // As many as fit wait; the others are told so.
+    let refused = tasks.join_next().await.unwrap().unwrap();
+    assert!(refused.is_err() || refused.unwrap() == 503);
+    let other = send_from("127.0.0.9:0", address, infer("embed")).await;
+    assert_eq!(whole(other.unwrap()).await.body, "one");
+    drop(tasks);
+    while !gateway
+        .page("/metrics")
+        .await
+        .contains("tetris_gateway_memory_bytes{budget=\"heads\"} 0")
+    {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_by_http2_without_requests_ends() {
+    let instance = Instance::start("one", Mode::Answer);
+    let text = format!(
+        "[timeouts]\nhead = \"300ms\"\n{}",
+        function("embed", "", &[instance.address], 1)
+    );
+    let gateway = Gateway::start(&text).await;
+    let stream = TcpStream::connect(gateway.address).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let mut request = infer("embed");
+    *request.uri_mut() = "http://g/functions/embed/x".parse().unwrap();
+    assert_eq!(
+        whole(sender.send_request(request).await.unwrap())
+            .await
+            .body,
+        "one"
+    );
+    // The client would keep it for as long as it is there itself.
+    connection.await.unwrap().unwrap();
+    drop(sender);
 }

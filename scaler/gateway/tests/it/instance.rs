@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
@@ -11,7 +12,7 @@ use hyper::body::{Frame, Incoming};
 use hyper::{HeaderMap, Request, Response, StatusCode};
 
 use crate::port::Port;
-use crate::server::{Count, Gate, Server};
+use crate::server::{Count, Counted, Gate, Server};
 
 /// A request that came to an instance.
 #[derive(Clone, Debug)]
@@ -20,6 +21,9 @@ pub struct Seen {
     pub headers: HeaderMap,
     pub body: Bytes,
 }
+
+/// Pause of [`Mode::Trickle`].
+const TRICKLE: Duration = Duration::from_millis(20);
 
 /// Behavior of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,10 @@ pub enum Mode {
     Unavailable,
     /// Sends `first`, and `second` once opened.
     Stream,
+    /// Sends a response without an end, as fast as it is taken.
+    Flood,
+    /// Sends a byte of a response each [`TRICKLE`], without an end.
+    Trickle,
 }
 
 pub struct Instance {
@@ -85,6 +93,11 @@ impl Instance {
         self.shared.seen.lock().unwrap().clone()
     }
 
+    /// Number of requests that are there.
+    pub fn here(&self) -> usize {
+        self.shared.here.now()
+    }
+
     /// Largest number of requests at a time.
     pub fn most(&self) -> usize {
         self.shared.here.most()
@@ -133,6 +146,8 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         }
         Mode::Break => Err(std::io::Error::other("as told")),
         Mode::Unavailable => Ok(text(StatusCode::SERVICE_UNAVAILABLE, shared.name)),
+        Mode::Flood => Ok(endless(counted, vec![b'x'; 32 << 10], Duration::ZERO)),
+        Mode::Trickle => Ok(endless(counted, vec![b'x'], TRICKLE)),
         Mode::Stream => {
             let (mut sender, channel) = Channel::<Bytes, std::io::Error>::new(4);
             tokio::spawn(async move {
@@ -144,6 +159,19 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
             Ok(Response::new(channel.boxed()))
         }
     }
+}
+
+/// A response that ends with its reader alone.
+fn endless(counted: Counted, part: Vec<u8>, pause: Duration) -> Answer {
+    let (mut sender, channel) = Channel::<Bytes, std::io::Error>::new(1);
+    tokio::spawn(async move {
+        let _counted = counted;
+        let part = Bytes::from(part);
+        while sender.send_data(part.clone()).await.is_ok() {
+            tokio::time::sleep(pause).await;
+        }
+    });
+    Response::new(channel.boxed())
 }
 
 fn text(status: StatusCode, text: &'static str) -> Answer {

@@ -1,5 +1,6 @@
 //! A gateway in a process of its own.
 
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -21,7 +22,21 @@ pub struct Replica {
 
 impl Replica {
     pub fn start(path: &Path, address: SocketAddr, own: SocketAddr) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-gateway"));
+        Self::start_with(path, address, own, |_| {})
+    }
+
+    /// Starts it once `place` has put its process where it belongs.
+    pub fn start_with(
+        path: &Path,
+        address: SocketAddr,
+        own: SocketAddr,
+        place: impl FnOnce(u32),
+    ) -> Self {
+        let program = std::env::var("TETRIS_SIEGE_PROGRAM");
+        let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_tetris-gateway").to_owned());
+        // It reads its limits when it starts: the shell waits until it is in its place.
+        let mut command = Command::new("sh");
+        command.args(["-c", "read place && exec \"$0\" \"$@\"", &program]);
         command
             .args(["run", "--log", "error", "--config"])
             .arg(path);
@@ -31,7 +46,11 @@ impl Replica {
             "--metrics-listen",
             &own.to_string(),
         ]);
-        let process = command.stdout(Stdio::null()).spawn().unwrap();
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut process = command.spawn().unwrap();
+        place(process.id());
+        let mut input = process.stdin.take().unwrap();
+        input.write_all(b"taken\n").unwrap();
         Self {
             address,
             own,
@@ -47,6 +66,19 @@ impl Replica {
 
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.process.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.process.id());
+        let status = std::fs::read_to_string(path).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kib.unwrap_or(0) << 10
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_none()
     }
 
     pub async fn ended(&mut self) {

@@ -150,18 +150,18 @@ async fn bodies_have_the_limits_of_the_proxy() {
         let refused = stream.refused(sent, None).await;
         assert_eq!(refused.status.unwrap().code, code);
     }
-    let slow = "[limits]\nbodies = \"4KiB\"\n";
-    let gateway = self::gateway(slow).await;
+    let few = "[limits]\nbody = \"8KiB\"\nbodies = \"16KiB\"\n";
+    let gateway = self::gateway(few).await;
+    let many = "x".repeat(5_000);
     let mut first = Stream::open(gateway.picker, duplex, duplex).await;
     first.send(head(PATH, false)).await;
-    first.send(body("{", false)).await;
-    // Whichever comes second has no room.
+    first.send(body(&many, false)).await;
+    let held = "tetris_gateway_memory_bytes{budget=\"bodies\"} 8192";
+    while !gateway.page("/metrics").await.contains(held) {
+        tokio::task::yield_now().await;
+    }
     let mut second = Stream::open(gateway.picker, duplex, duplex).await;
-    gateway
-        .eventually(|loads| loads["functions"][0]["requests"] == 1)
-        .await;
     second.send(head(PATH, false)).await;
-    let many = "x".repeat(4_097);
     let refused = second.refused(body(&many, false), None).await;
     assert_eq!(refused.status.unwrap().code, 503);
 }
