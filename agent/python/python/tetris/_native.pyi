@@ -532,8 +532,9 @@ class DeviceModel:
 
         `stream` is an object for a stream of the tensor's device, with `cuda_stream`, as PyTorch's, or
         `__cuda_stream__`; or 1 or 2 for the legacy default stream or that of each thread. A bare handle is refused,
-        since the driver would follow it wherever it points. Not during a capture of a graph. Returns false if the tensor has arrived already. Results of work that is queued on the stream later count
-        only if :meth:`check_streams` succeeds afterwards.
+        since the driver would follow it wherever it points. Not during a capture of a graph. Returns false if the
+        tensor has arrived already. Results of work that is queued on the stream later count only if
+        :meth:`check_streams` succeeds afterwards.
 
         Raises:
             KeyError: There is no such tensor.

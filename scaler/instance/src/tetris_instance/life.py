@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -24,6 +25,7 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
+from tetris_instance.connection import Connection, Connections
 from tetris_instance.errors import ConfigurationError
 from tetris_instance.options import Options
 
@@ -48,6 +50,8 @@ class Life(ABC):
         config = uvicorn.Config(
             application,
             lifespan="off",
+            http=Connection,
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
@@ -130,6 +134,11 @@ class _Http(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_stop = on_stop
+        self._connections = Connections()
+
+    async def on_tick(self, counter: int) -> bool:
+        self._connections.look(list(self.server_state.connections), time.monotonic())
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:

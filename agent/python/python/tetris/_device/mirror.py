@@ -133,8 +133,8 @@ def dynamic_names(
     most = max(MAX_DYNAMIC_BYTES, int(total * MAX_DYNAMIC_SHARE))
     if copied > most:
         logger.warning(
-            "%s: dynamic tensors of its trace are passed over: they have %d of %d bytes, expected at most %d; name them "
-            "by `private=` if each process needs its own",
+            "%s: dynamic tensors of its trace are passed over: they have %d of %d bytes, expected at most %d; name "
+            "them by `private=` if each process needs its own",
             path, copied, total, most,
         )  # fmt: skip
         return frozenset()

@@ -22,8 +22,8 @@ class StreamWaits:
 
         Args:
             model: The model.
-            streams: Returns the current stream, an object with `cuda_stream`; `None` where only the host can wait, as while a graph
-                is captured, which would keep the wait and repeat it.
+            streams: Returns the current stream, an object with `cuda_stream`; `None` where only the host can wait, as
+                while a graph is captured, which would keep the wait and repeat it.
         """
         self._model = model
         self._current = streams
