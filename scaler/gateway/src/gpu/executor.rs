@@ -16,9 +16,9 @@ const CONFIGURATION: &str = "gpu";
 /// Addresses of an executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExecutorAddresses {
-    /// Where it takes requests.
+    /// Address at which it takes requests.
     pub requests: SocketAddr,
-    /// Where it takes orders, if that is another address.
+    /// Address at which it takes orders, if it is another one.
     pub orders: Option<OrdersAddress>,
 }
 
