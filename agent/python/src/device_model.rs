@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tetris_agent::device::{self, ClientError};
+use tetris_agent::device::{self, ClientError, Location};
 
 use crate::device_tensor::DeviceTensor;
 use crate::{device_export, device_wait, dlpack, errors, options, report};
@@ -125,10 +125,20 @@ impl DeviceModel {
     }
 
     /// Have a stream wait for a tensor, and not the host. Return false if it has arrived already.
-    fn wait_on_stream(&self, py: Python<'_>, name: &str, stream: u64) -> PyResult<bool> {
+    fn wait_on_stream(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        stream: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
         let named = self.named()?;
         let tensor = named.expect(name)?;
-        let stream = dlpack::stream_of(stream);
+        let device = match tensor.location() {
+            Location::Cuda(number) => number,
+            // It has no streams, and says so.
+            Location::Simulated => 0,
+        };
+        let stream = dlpack::stream_of(stream, device)?;
         py.detach(|| tensor.wait_on_stream(stream))
             .map_err(errors::device)
     }

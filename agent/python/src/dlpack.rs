@@ -7,13 +7,16 @@ use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyBufferError, PyMemoryError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyBool, PyCapsule};
 use tetris_agent::device::StreamHandle;
 use tetris_agent::{DetachedTensor, Region};
 use tetris_store_layout::Dtype;
+
+use crate::foreign_bytes;
 
 /// `kDLCPU`, device 0.
 pub(crate) const CPU: (i32, i32) = (1, 0);
@@ -198,10 +201,9 @@ pub(crate) fn filled(
 /// The tensor in private memory.
 fn copy_of(tensor: &DetachedTensor) -> PyResult<DetachedTensor> {
     let region = filled(tensor.len, |target| {
-        let source = ptr::with_exposed_provenance::<u8>(tensor.address().get());
-        // SAFETY: both are `len` bytes: the tensor's, which `tensor` keeps, and those of a region that nobody else
-        // knows yet, so they do not overlap.
-        unsafe { ptr::copy_nonoverlapping(source, target.as_mut_ptr(), tensor.len) };
+        // SAFETY: the tensor has `len` bytes, which `tensor` keeps, and which only consumers of its memory write to, if
+        // it is private; the length of `target` is the same.
+        unsafe { foreign_bytes::copy(tensor.address().get(), target) };
         Ok(())
     })?;
     Ok(DetachedTensor {
@@ -344,9 +346,54 @@ unsafe fn unconsumed(capsule: *mut ffi::PyObject, name: &CStr) -> Option<NonNull
     NonNull::new(unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) })
 }
 
-/// A stream of a framework, by the handle that it shows.
-pub(crate) fn stream_of(handle: u64) -> StreamHandle {
-    // SAFETY: the caller in Python promises a stream of the tensor's device that lives during the
-    // call, as it does for the argument `stream` of `__dlpack__`.
-    unsafe { StreamHandle::from_raw(handle) }
+/// The handles of the legacy default stream and of the default stream of each thread, in all devices.
+const DEFAULT_STREAMS: [u64; 2] = [1, 2];
+
+/// A stream of a framework: its object, or 1 or 2 for the default streams, as the array API standard has them.
+///
+/// A bare handle is refused: the driver reads the memory that it points to, whatever is there.
+pub(crate) fn stream_of(stream: &Bound<'_, PyAny>, device: u32) -> PyResult<StreamHandle> {
+    let handle = match stream.extract::<u64>() {
+        Ok(number) if stream.is_instance_of::<PyBool>() || !DEFAULT_STREAMS.contains(&number) => {
+            return Err(PyValueError::new_err(format!(
+                "expected a stream's object, such as torch.cuda.current_stream(), or 1 or 2 for a default stream; found {stream}"
+            )));
+        }
+        Ok(number) => number,
+        Err(_) => {
+            check_device(stream, device)?;
+            handle_of(stream)?
+        }
+    };
+    // SAFETY: it is a default stream's, or that of an object whose class promises a live stream; the caller holds the
+    // object during the call.
+    Ok(unsafe { StreamHandle::from_raw(handle) })
+}
+
+/// Refuses a stream that says that it is another device's.
+fn check_device(stream: &Bound<'_, PyAny>, device: u32) -> PyResult<()> {
+    match stream.getattr_opt(intern!(stream.py(), "device_index"))? {
+        Some(index) if index.extract::<u32>().ok() != Some(device) => Err(PyValueError::new_err(
+            format!("expected a stream of cuda:{device}, found one of cuda:{index}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The handle of a stream's object: by the protocol of CUDA's Python packages, or as PyTorch and CuPy have it.
+fn handle_of(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let py = stream.py();
+    if let Some(protocol) = stream.getattr_opt(intern!(py, "__cuda_stream__"))? {
+        let (version, handle): (u32, u64) = protocol.call0()?.extract()?;
+        if version == 0 {
+            return Ok(handle);
+        }
+    }
+    if let Some(handle) = stream.getattr_opt(intern!(py, "cuda_stream"))? {
+        return handle.extract();
+    }
+    Err(PyTypeError::new_err(format!(
+        "expected a stream's object, with `cuda_stream` or `__cuda_stream__`, or 1 or 2; found {}",
+        stream.get_type()
+    )))
 }

@@ -5,6 +5,7 @@
 )]
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
@@ -13,8 +14,8 @@ use pyo3::types::PyMemoryView;
 
 /// A contiguous buffer of a Python object, which stays where it is while this value lives.
 ///
-/// Others may write to it meanwhile, as to any memory of Python; what is read then is some mixture, and
-/// nothing here relies on reading the same twice.
+/// Others may write to it meanwhile, as to any memory of Python, so each read is atomic; what is read then is
+/// some mixture of words, and nothing here relies on reading the same twice.
 pub(crate) struct ForeignBytes {
     /// Keeps the object's memory exported: it is neither freed nor moved (PEP 3118).
     _buffer: PyUntypedBuffer,
@@ -55,12 +56,11 @@ impl ForeignBytes {
     pub(crate) fn read_at(&self, offset: u64, target: &mut [u8]) {
         let begin = usize::try_from(offset).unwrap_or(usize::MAX).min(self.len);
         let len = target.len().min(self.len - begin);
-        let source = std::ptr::with_exposed_provenance::<u8>(self.address.get() + begin);
-        // SAFETY: the buffer is exported while `self` lives, so `begin..begin + len`, which is within its
-        // length, is readable memory; `target` is ours alone, so they do not overlap. A concurrent writer
-        // would be a data race in Rust's terms; the copy is a plain memcpy of bytes, for which any value
-        // is valid, and the result is used as whatever was read.
-        unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), len) };
+        if let Some(target) = target.get_mut(..len) {
+            // SAFETY: the buffer is exported while `self` lives, so `begin..begin + len`, which is within its length, is
+            // readable memory, whose provenance `of` exposed.
+            unsafe { copy(self.address.get() + begin, target) };
+        }
     }
 
     pub(crate) fn to_vec(&self) -> PyResult<Vec<u8>> {
@@ -72,4 +72,56 @@ impl ForeignBytes {
         self.read_at(0, &mut bytes);
         Ok(bytes)
     }
+}
+
+/// Fills `target` with the bytes from an address: word by word, and byte by byte at both ends, since others may write
+/// to them meanwhile.
+///
+/// # Safety
+/// From `address` on there is readable memory as long as `target`, whose provenance is exposed. Nothing in Rust writes to
+/// it meanwhile, other than by atomic operations.
+pub(crate) unsafe fn copy(address: usize, target: &mut [u8]) {
+    let head = address.wrapping_neg() % size_of::<u64>();
+    let (head, rest) = target.split_at_mut(head.min(target.len()));
+    let (words, tail) = rest.as_chunks_mut::<{ size_of::<u64>() }>();
+    let mut at = address;
+    for byte in head {
+        // SAFETY: within the caller's memory.
+        *byte = unsafe { load_byte(at) };
+        at += 1;
+    }
+    for word in words {
+        // SAFETY: within the caller's memory, and the head ends where words are aligned.
+        let value = unsafe { load_word(at) };
+        // In the order of memory.
+        *word = u64::from_le(value).to_le_bytes();
+        at += size_of::<u64>();
+    }
+    for byte in tail {
+        // SAFETY: within the caller's memory.
+        *byte = unsafe { load_byte(at) };
+        at += 1;
+    }
+}
+
+/// Loads a byte.
+///
+/// # Safety
+/// As [`copy`] of one byte.
+unsafe fn load_byte(address: usize) -> u8 {
+    let byte = std::ptr::with_exposed_provenance_mut(address);
+    // SAFETY: it is readable, and a relaxed load does not write, so read-only memory will do.
+    let byte = unsafe { AtomicU8::from_ptr(byte) };
+    byte.load(Ordering::Relaxed)
+}
+
+/// Loads a word.
+///
+/// # Safety
+/// As [`copy`] of eight bytes; the address is a multiple of their number.
+unsafe fn load_word(address: usize) -> u64 {
+    let word = std::ptr::with_exposed_provenance_mut(address);
+    // SAFETY: it is readable and aligned, and a relaxed load does not write, so read-only memory will do.
+    let word = unsafe { AtomicU64::from_ptr(word) };
+    word.load(Ordering::Relaxed)
 }

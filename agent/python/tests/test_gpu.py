@@ -76,6 +76,60 @@ def test_every_element_type_has_the_bytes_of_the_file(mirror: Mirror, tmp_path: 
             assert tensor.id == tetris._native.content_id(expected.data)
 
 
+class Stream:
+    """A stream as frameworks show theirs."""
+
+    def __init__(self, **fields: object) -> None:
+        self.__dict__.update(fields)
+
+
+class Protocol(Stream):
+    """A stream of the protocol of CUDA's Python packages."""
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return self.version, 4096  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("stream", "error"),
+    [
+        # Memory that the driver would follow.
+        (4096, ValueError),
+        (0xDEADBEEF, ValueError),
+        (3, ValueError),
+        (0, ValueError),
+        (-1, TypeError),
+        (1 << 64, TypeError),
+        (True, ValueError),
+        (None, TypeError),
+        (1.0, TypeError),
+        ("1", TypeError),
+        (object(), TypeError),
+        (Stream(cuda_stream="1"), TypeError),
+        (Stream(cuda_stream=-1), OverflowError),
+        (Stream(cuda_stream=4096, device_index=1), ValueError),
+        (Stream(cuda_stream=4096, device_index="x"), ValueError),
+        (Protocol(version=1), TypeError),
+        # Of the right form: nothing is left to wait for.
+        (1, None),
+        (2, None),
+        (Stream(cuda_stream=4096), None),
+        (Stream(cuda_stream=4096, device_index=0), None),
+        (Protocol(version=0), None),
+        (Protocol(version=1, cuda_stream=4096), None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__),
+)
+def test_only_a_stream_is_waited_on(mirror: Mirror, model: Path, stream: object, error: type[Exception] | None) -> None:
+    loaded = load(model)
+    loaded.wait(timeout=60.0)
+    if error is None:
+        assert loaded.wait_on_stream("layer.0", stream) is False
+        return
+    with pytest.raises(error):
+        loaded.wait_on_stream("layer.0", stream)
+
+
 def test_frameworks_take_the_memory_itself(mirror: Mirror, tmp_path: Path) -> None:
     dtypes = {
         "BOOL": torch.bool,

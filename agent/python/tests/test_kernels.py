@@ -20,7 +20,7 @@ import tetris.torch
 import torch
 import warm_jobs
 from model_files import floats
-from tetris import _kernels, _kernels_replay, warm
+from tetris import _kernels, _kernels_call, _kernels_replay, _kernels_target, warm
 from tetris._kernels import KernelTrace, add_to_kernels, kernels_of, read_kernels
 from tetris.bench.engines.models import Shape
 from tetris.bench.engines.programs.decoder import Decoder
@@ -407,10 +407,8 @@ def test_larger_calls_are_refused_before_memory_is_taken(path: Path, monkeypatch
         # Small arguments with large results.
         ["aten.zeros.default", [[1 << 40]], {"device": {"device": "cpu"}}],
         ["aten.repeat.default", [tensor([1]), [1 << 20, 1 << 20]], {}],
-        ["aten.resize_.default", [tensor([1]), [1 << 40]], {}],
     ]
-    # What operators say only when they run.
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    # What operators say only when they run: another process does.
     refused = [
         ["aten.arange.default", [1e12], {}],
         ["aten.arange.default", [1 << 40], {}],
@@ -422,11 +420,11 @@ def test_larger_calls_are_refused_before_memory_is_taken(path: Path, monkeypatch
     write(path, *calls, *refused, *small)
     limits = resource.getrlimit(resource.RLIMIT_AS)
     made: list[int] = []
-    make = _kernels_replay._made_up
-    monkeypatch.setattr(_kernels_replay, "_made_up", lambda *args: made.append(args[1]) or make(*args))
+    make = _kernels_call._made_up
+    monkeypatch.setattr(_kernels_call, "_made_up", lambda *args: made.append(args[1]) or make(*args))
     loaded = load_kernels(path, "cpu", limit_bytes=LIMIT)
     assert loaded == LoadedKernels(str(kernels_file(path)), ran=len(small), too_large=len(calls), failed=len(refused))
-    assert all(sizes == [] or sizes[0] <= 20_000 for sizes in made[:-2]) and made[-2:] == [[big - 1], [4]]
+    assert made == [[big - 1], [4]]
     assert resource.getrlimit(resource.RLIMIT_AS) == limits
 
 
@@ -449,7 +447,7 @@ class FakeCuda:
 def test_memory_of_a_device_is_limited_meanwhile() -> None:
     for room, expected in ((400, 0.5), (4000, 1.0)):
         cuda = FakeCuda()
-        with pytest.raises(KeyError), _kernels_replay._device_memory(cuda, 3, room):
+        with pytest.raises(KeyError), _kernels_target.device_memory(cuda, 3, room):
             assert cuda.fractions == [(expected, 3)]
             raise KeyError("a call's")
         assert cuda.fractions[1:] == [(1.0, 3)]
@@ -458,8 +456,6 @@ def test_memory_of_a_device_is_limited_meanwhile() -> None:
 def test_calls_that_fail_are_counted_and_the_others_run(path: Path) -> None:
     wrong = [
         ["aten.mm.default", [tensor([2, 3]), tensor([2, 3])], {}],
-        ["aten.neg.default", [], {}],
-        ["aten.neg.default", [tensor([2])], {"no_such": 1}],
         ["aten.add_.Tensor", [tensor([4], strides=[0]), tensor([4])], {}],
     ]
     write(path, *wrong, ADD)

@@ -6,9 +6,11 @@ import contextlib
 import gc
 import logging
 import os
+import random
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -465,3 +467,34 @@ def test_bytes_are_published_found_and_attached_by_name(store: Path) -> None:
         with pytest.raises((TypeError, BufferError)):
             agent.publish(data)
     assert bytes(memoryview(agent.publish(b""))) == b""
+
+
+@pytest.mark.parametrize("offset", range(9))
+def test_published_bytes_are_those_of_the_object_at_any_alignment(store: Path, offset: int) -> None:
+    content = random.Random(offset).randbytes(100_000)
+    for length in (0, 1, 7, 8, 9, 4097, 70_001):
+        data = memoryview(bytearray(content))[offset : offset + length]
+        assert bytes(memoryview(tetris.agent().publish(data))) == content[offset : offset + length]
+
+
+def test_bytes_that_another_thread_writes_meanwhile_are_published_by_the_name_of_what_was_read(store: Path) -> None:
+    data = bytearray(1 << 20)
+    ended = threading.Event()
+
+    def write() -> None:
+        value = 0
+        while not ended.is_set():
+            value = 255 - value
+            data[:] = bytes([value]) * len(data)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(20):
+            published = tetris.agent().publish(data)
+            # The object does not change any more, and has the name of its content.
+            assert set(bytes(memoryview(published))) <= {0, 255}
+            assert published.id in (None, tetris._native.content_id(bytes(memoryview(published))))
+    finally:
+        ended.set()
+        writer.join()

@@ -7,6 +7,7 @@ import pickle
 import random
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,11 @@ class Stream:
             self.steps.pop(0)
 
 
+def shown(stream: int | None) -> Any:
+    """Return the object of a stream as a framework shows it."""
+    return None if stream is None else SimpleNamespace(cuda_stream=stream)
+
+
 class Model:
     """A model on a device, of which the test says what has arrived."""
 
@@ -47,11 +53,11 @@ class Model:
     def __contains__(self, name: object) -> bool:
         return name in self.arrived
 
-    def wait_on_stream(self, name: str, stream: int) -> bool:
+    def wait_on_stream(self, name: str, stream: Any) -> bool:
         if self.arrived[name]:
             return False
         self.waited.add(name)
-        self.streams[stream].steps.append(lambda: self.arrived[name] or self.failed)
+        self.streams[stream.cuda_stream].steps.append(lambda: self.arrived[name] or self.failed)
         return True
 
     def check_streams(self, timeout: float) -> None:
@@ -101,7 +107,7 @@ class Bench:
         slots = Slots(self.net)
         self.names = [name for name, _ in slots.items()]
         self.model = Model(self.names, self.streams)
-        waits: Any = StreamWaits(self.model, lambda: self.current)  # type: ignore[arg-type]
+        waits: Any = StreamWaits(self.model, lambda: shown(self.current))  # type: ignore[arg-type]
         monkeypatch.setattr(device_module.StreamWaits, "of", lambda model: waits)
         self.copied: list[object] = []
         monkeypatch.setattr(Arriving, "_copy", lambda of, error: self.copied.append(error))
@@ -249,7 +255,7 @@ def test_compiled_code_waits_for_all_on_the_host(monkeypatch: pytest.MonkeyPatch
 
 def test_threads_that_use_a_tensor_at_once_all_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch)
-    waits = StreamWaits(bench.model, lambda: 0)  # type: ignore[arg-type]
+    waits = StreamWaits(bench.model, lambda: shown(0))  # type: ignore[arg-type]
     seen = []
     threads = [threading.Thread(target=lambda: seen.append(waits.wait_for(["parts.0.weight"]))) for _ in range(8)]
     for thread in threads:

@@ -7,6 +7,7 @@ import os
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import model_files
 import pytest
@@ -16,6 +17,7 @@ from gpu_mirror import Mirror
 from model_files import floats
 from safetensors.torch import save_file
 from tetris import _order, _trace_files
+from tetris._device.mirror import dynamic_names
 from tetris._order import OrderError, add_to_trace, order_for, read_trace, trace_for
 from tetris._trace import LAST, Origins, Phase, Trace, Use
 from tetris.torch import is_mirrored, record_initialization, record_order
@@ -222,6 +224,38 @@ def test_recordings_of_both_phases_are_one_file(net_file: Path, store: Path) -> 
     trace = read_trace(recording.path)
     assert (trace.inference.runs, trace.initialization.runs, trace.origins.runs) == (2, 2, 2)
     assert trace.inference.order() == ["base.weight", "merged.weight", "head.weight"]
+
+
+def test_a_trace_does_not_have_each_process_copy_a_large_part_of_a_model(caplog: pytest.LogCaptureFixture) -> None:
+    def chosen(names: list[str], sizes: dict[str, int]) -> frozenset[str]:
+        trace = Trace(origins=Origins(2, {}, frozenset(names)))
+        return dynamic_names(trace, {name: SimpleNamespace(nbytes=size) for name, size in sizes.items()}, "the model")
+
+    mib = 1 << 20
+    small, large = {"a": 15 * mib, "b": 1 * mib}, {"a": 75 * mib, "b": 25 * mib, "c": 1}
+    # Nothing that counts, whatever its share.
+    assert chosen(["a", "b", "gone"], small) == {"a", "b"}
+    assert chosen(["b"], large) == {"b"} and chosen(["b", "gone"], large) == {"b"} and not caplog.records
+    for names in (["a"], ["b", "c"], ["a", "b", "c"]):
+        caplog.clear()
+        assert chosen(names, large) == frozenset()
+        assert "the model: dynamic tensors of its trace are passed over" in caplog.text
+
+
+def test_a_trace_of_another_owner_or_that_others_can_write_to_is_passed_over(
+    net_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, _ = add_to_trace(net_file, Trace(inference=Phase.of(["head.weight"])))
+    os.chmod(path, 0o666)
+    assert trace_for(net_file) is None and order_for(net_file, order=path) is None
+    assert "expected one that others cannot write to" in caplog.text
+    os.chmod(path, 0o644)
+    assert trace_for(net_file) is not None and order_for(net_file, order=path) == ["head.weight"]
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 0)
+        assert trace_for(net_file) is None and order_for(net_file, order=path) is None
+        os.chown(net_file, 12345, 0)
+        assert trace_for(net_file) is not None
 
 
 def test_dynamic_tensors_are_private_on_a_device(net_file: Path, store: Path, mirror: Mirror) -> None:

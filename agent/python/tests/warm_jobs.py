@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import Any
+
+from tetris import warm
 
 #: What an earlier job left.
 LEFT: list[str] = []
@@ -55,3 +58,21 @@ def unsendable() -> object:
 
 def sleeps() -> None:
     time.sleep(600)
+
+
+def serve_that_ends(*arguments: Any) -> None:
+    _serve(lambda *_: os.abort(), arguments)
+
+
+def serve_that_hangs(*arguments: Any) -> None:
+    _serve(lambda *_: time.sleep(600), arguments)
+
+
+def serve_that_raises(*arguments: Any) -> None:
+    _serve(lambda *_: fail(), arguments)
+
+
+def _serve(load: Any, arguments: Any) -> None:
+    """Life of a process in which kernels are loaded by `load`."""
+    warm.load_kernels = load
+    warm._serve(*arguments)

@@ -88,7 +88,7 @@ impl KnownPool {
             )
         });
         let routes = functions.collect();
-        self.pool.set_executors(&of.executors);
+        self.pool.set_executors(&of.addresses());
         routes
     }
 }

@@ -63,14 +63,30 @@ def executor(repository: Path, socket: Path, *arguments: str, port: int = 0) -> 
     )
 
 
+def _addresses(ports: list[int]) -> str:
+    return ", ".join(f'"127.0.0.1:{port}"' for port in ports)
+
+
 class Gateway:
     """The command ``tetris-gateway`` before executors."""
 
-    def __init__(self, folder: Path, ports: list[int], functions: list[str], policy: str = "sharing") -> None:
-        executors = ", ".join(f'"127.0.0.1:{port}"' for port in ports)
-        text = f'[gpu_pool.main]\nexecutors = [{executors}]\npoll = "50ms"\n[gpu_pool.main.policy]\nname = "{policy}"\n'
+    def __init__(
+        self,
+        folder: Path,
+        ports: list[int],
+        functions: list[str],
+        policy: str = "sharing",
+        orders: tuple[list[int], Path] | None = None,
+        wait: str = "60s",
+    ) -> None:
+        text = f'[gpu_pool.main]\nexecutors = [{_addresses(ports)}]\npoll = "50ms"\n'
+        if orders is not None:
+            text += f'orders = [{_addresses(orders[0])}]\ntoken_file = "{orders[1]}"\n'
+        text += f'[gpu_pool.main.policy]\nname = "{policy}"\n'
         for name in functions:
-            text += f'[gpu_pool.main.function.{name}]\nslo = "60s"\nlatency = "10ms"\nidempotent = true\n'
+            text += (
+                f'[gpu_pool.main.function.{name}]\nslo = "60s"\nlatency = "10ms"\nwait = "{wait}"\nidempotent = true\n'
+            )
         path = folder / "gateway.toml"
         path.write_text(text)
         command = program("TETRIS_GATEWAY", "the program tetris-gateway")

@@ -270,6 +270,31 @@ def test_killed_executors_and_daemons_lose_no_request(repository: Path, store: P
                 one.__exit__()
 
 
+def test_the_gateway_gives_orders_with_a_token_at_their_own_port(repository: Path, store: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("the token of these orders\n")
+    arguments = ("--orders-port", "0", "--orders-token-file", str(token))
+    with Mirror(store, store / "gpu", 64 * MIB), executor(repository, store / "gpu", *arguments) as served:
+        client = served.ready_client()
+        (line,) = [line for line in served.said().splitlines() if line.startswith("orders on ")]
+        orders = int(line.rpartition(":")[2])
+        assert client.ask("/v2/gpu").status == 404 and Client(orders).ask("/v2/gpu").status == 403
+        with Gateway(tmp_path, [client.port], NAMES, orders=([orders], token)) as gateway:
+            gateway.wait_for_executors(1)
+            _ask_all(gateway, repository)
+            # Another token is read by both.
+            token.write_text("another token of these orders\n")
+            gateway.wait_for_executors(1)
+            _ask_all(gateway, repository)
+            wrong = tmp_path / "wrong"
+            wrong.write_text("none of these orders' tokens")
+        with Gateway(tmp_path, [client.port], NAMES, orders=([orders], wrong), wait="1s") as gateway:
+            assert _ask(gateway, "a").status == 503
+            token.write_text("none of these orders' tokens")
+            gateway.wait_for_executors(1)
+            _ask_all(gateway, repository)
+
+
 def test_a_full_device_refuses_and_serves_again_when_there_is_room(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ A call is an operator's name, its arguments, and its named arguments. Each of th
 null, a list of these, or an object of one field:
 
     ``tensor``                              element type, sizes, strides (null: contiguous), and type of the device
-    ``dtype``, ``layout``, ``memory_format``    the name in torch
+    ``dtype``, ``layout``, ``memory_format``    the name in torch, one of :data:`NAMES`
     ``device``                              the type of a device
     ``float``                               ``"inf"``, ``"-inf"`` or ``"nan"``
 
@@ -45,8 +45,16 @@ _MAX_DIMENSIONS = 64
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){2}", re.ASCII)
 _NAME = re.compile(r"\w+", re.ASCII)
-#: Kinds of names that a value may be.
-NAMES = ("dtype", "layout", "memory_format", "device")
+_DTYPES = """
+bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128
+float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu
+"""
+#: Values of each kind of torch's enumerations. A number never stands for one: operators take some unchecked.
+NAMES: Mapping[str, frozenset[str]] = {
+    "dtype": frozenset(_DTYPES.split()),
+    "layout": frozenset(["strided"]),
+    "memory_format": frozenset(["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"]),
+}
 FLOATS = ("inf", "-inf", "nan")
 
 
@@ -84,15 +92,19 @@ def encoded_call(operator: str, arguments: Iterable[Any], named: Mapping[str, An
     return json.dumps([operator, list(arguments), dict(named)], separators=(",", ":"), allow_nan=False)
 
 
-def read_kernels(path: str | os.PathLike[str]) -> KernelTrace:
+def read_kernels(path: str | os.PathLike[str], *, model: str | os.PathLike[str] | None = None) -> KernelTrace:
     """Return the trace in a kernels file.
+
+    Args:
+        path: The file.
+        model: The model's file or directory, by whose owner the file must be; `None` for a file that the caller trusts.
 
     Raises:
         FileNotFoundError: There is no such file.
         OSError: It cannot be read.
-        ValueError: It is no kernels file of a known version.
+        ValueError: It is no kernels file of a known version, or not to be trusted.
     """
-    found = read_document(path, FORMAT, (VERSION,))
+    found = read_document(path, FORMAT, (VERSION,), model=model)
     models, devices = found.get("models"), found.get("devices")
     if not isinstance(models, list) or len(models) > MAX_MODELS or not all(_is_name(one) for one in models):
         raise ValueError(f'{path} has no list of content ids under "models"; record it again')
@@ -140,7 +152,7 @@ def _is_value(value: Any, depth: int) -> bool:
 
 
 def _is_object(kind: str, value: Any) -> bool:
-    if kind in NAMES:
+    if kind in NAMES or kind == "device":
         return _is_name(value)
     if kind == "float":
         return value in FLOATS
@@ -188,6 +200,6 @@ def kernels_of(path: str | os.PathLike[str]) -> tuple[str, KernelTrace] | None:
     """
     name = os.fspath(path)
     if name.endswith(SUFFIX):
-        trace = _FILES.attempt(name, missing_ok=False)
+        trace = _FILES.attempt(name, None, missing_ok=False)
         return None if trace is None else (name, trace)
     return _FILES.find_file(name, lambda: content_id(name))

@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tetris._kernels import MAX_CALL_CHARACTERS, MAX_CALLS, KernelTrace, add_to_kernels, encoded_call
+from tetris._kernels_operators import is_permitted
 from tetris._log import logger
 from tetris._trace_files import content_ids
 
@@ -46,10 +47,10 @@ def record_kernels(
     depends on them. Each different call is recorded once, up to 4,096 of them. Recordings of the same content are
     merged; one of another content takes the place of the file.
 
-    Operators of PyTorch itself that this thread calls are recorded, as are the sizes, strides and element types of
-    their arguments and all numbers and strings among them, but no contents of tensors. Kernels of other libraries and
-    those that `torch.compile` makes are not. PyTorch calls a compiled module's operators one by one in the block, and
-    refuses operators that must be compiled, such as `flex_attention`.
+    Operators of inference of PyTorch itself that this thread calls are recorded, as are the sizes, strides and element
+    types of their arguments and all numbers and strings among them, but no contents of tensors. Kernels of other
+    libraries and those that `torch.compile` makes are not. PyTorch calls a compiled module's operators one by one in
+    the block, and refuses operators that must be compiled, such as `flex_attention`.
 
     Args:
         path: The model's file or directory.
@@ -107,7 +108,9 @@ class _OtherKindError(Exception):
 
 def _described(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str] | None:
     """The type of the device that a call runs on, and the call; `None` of one that a trace cannot have."""
-    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
+    if not isinstance(func, torch._ops.OpOverload):
+        return None
+    if not is_permitted(func.namespace, str(func._schema.name).rpartition(":")[2]):
         return None
     devices: set[str] = set()
     try:

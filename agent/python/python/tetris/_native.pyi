@@ -527,15 +527,19 @@ class DeviceModel:
             GpuUnavailableError: It will not arrive.
         """
 
-    def wait_on_stream(self, name: str, stream: int) -> bool:
+    def wait_on_stream(self, name: str, stream: Any) -> bool:
         """Have a stream of CUDA wait for a tensor; the host waits until it is mapped, and no longer.
 
-        `stream` is the handle of a stream of the tensor's device that lives during the call. Not during a capture of a
-        graph. Returns false if the tensor has arrived already. Results of work that is queued on the stream later count
-        only if :meth:`check_streams` succeeds afterwards.
+        `stream` is an object for a stream of the tensor's device, with `cuda_stream`, as PyTorch's, or
+        `__cuda_stream__`; or 1 or 2 for the legacy default stream or that of each thread. A bare handle is refused,
+        since the driver would follow it wherever it points. Not during a capture of a graph. Returns false if the
+        tensor has arrived already. Results of work that is queued on the stream later count only if
+        :meth:`check_streams` succeeds afterwards.
 
         Raises:
             KeyError: There is no such tensor.
+            ValueError: It is another number, or a stream of another device.
+            TypeError: It is no object for a stream.
             GpuUnavailableError: It will not arrive, or the device has no such waits: the simulated one.
         """
 

@@ -64,7 +64,7 @@ def order_for(
         found = trace_for(model) if trace is None else trace()
         wanted = None if found is None else found.order()
     elif isinstance(order, (str, os.PathLike)):
-        found = _try(os.fspath(order), missing_ok=False)
+        found = _FILES.attempt(os.fspath(order), model, missing_ok=False)
         wanted = None if found is None else found.order()
     else:
         wanted = [name for name in order if isinstance(name, str)]
@@ -90,15 +90,22 @@ def read_order(path: str | os.PathLike[str]) -> list[str]:
     return read_trace(path).order()
 
 
-def read_trace(path: str | os.PathLike[str]) -> Trace:
+def read_trace(path: str | os.PathLike[str], *, model: str | os.PathLike[str] | None = None) -> Trace:
     """Return an order file as a trace. A list of names is a trace of one inference of unknown content.
+
+    Args:
+        path: The file.
+        model: The model's file or directory, by whose owner the file must be; `None` for a file that the caller trusts.
 
     Raises:
         FileNotFoundError: There is no such file.
         OSError: It cannot be read.
-        OrderError: It is no order file of a known version.
+        OrderError: It is no order file of a known version, or not to be trusted.
     """
-    found = _document(path)
+    try:
+        found = read_document(path, FORMAT, (NAMES_VERSION, TRACE_VERSION), model=model)
+    except ValueError as error:
+        raise OrderError(str(error)) from None
     if found["version"] == TRACE_VERSION:
         return _decoded(path, found)
     names = found.get("tensors")
@@ -106,17 +113,6 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
         raise OrderError(f'{path} has no list of names under "tensors"')
     # Longer lists than a rank can tell apart are longer than any model.
     return Trace(inference=Phase.of(list(dict.fromkeys(names))[:LAST]))
-
-
-def _try(path: str, *, missing_ok: bool) -> Trace | None:
-    return _FILES.attempt(path, missing_ok=missing_ok)
-
-
-def _document(path: str | os.PathLike[str]) -> dict[str, Any]:
-    try:
-        return read_document(path, FORMAT, (NAMES_VERSION, TRACE_VERSION))
-    except ValueError as error:
-        raise OrderError(str(error)) from None
 
 
 def _decoded(path: str | os.PathLike[str], found: Mapping[str, Any]) -> Trace:

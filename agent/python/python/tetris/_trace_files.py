@@ -1,6 +1,7 @@
 """Files of traces: beside the model, or in the user's cache, read from hostile bytes and written at once.
 
-A trace is advice. Whatever is wrong with its file, it is passed over, and the log ``tetris`` says why.
+A trace is advice. Whatever is wrong with its file, it is passed over, and the log ``tetris`` says why. So is a file
+that others than the model's owner may have written (:mod:`tetris._trace_trust`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from tetris._agent import agent
 from tetris._log import logger
+from tetris._trace_trust import check_writers
 from tetris.errors import LoadError
 
 #: Longest file, in bytes: a name of 1 KiB for each of the 16,384 tensors that the mirror takes.
 MAX_BYTES = 16 << 20
+#: Most values, fields and lists of a document, counted before it is parsed: each is an object of Python's then, of some
+#: hundred bytes. A trace of 16,384 tensors has a third of this.
+MAX_VALUES = 1 << 19
 #: Name of the model file that a directory's own trace has the name of.
 _DIRECTORY_MODEL = "model.safetensors"
 
@@ -38,6 +43,13 @@ class Mergeable(Protocol):
 
 
 T = TypeVar("T", bound=Mergeable)
+R = TypeVar("R", covariant=True)
+
+
+class Reader(Protocol[R]):
+    """Reads the trace in a file about a model."""
+
+    def __call__(self, path: str, *, model: str | os.PathLike[str] | None) -> R: ...
 
 
 class TraceFiles(Generic[T]):
@@ -46,11 +58,12 @@ class TraceFiles(Generic[T]):
     Args:
         suffix: End of the files' names.
         what: The kind, as messages have it.
-        read: Returns the trace in a file. Raises OSError, or ValueError if it is no such file.
+        read: Returns the trace in a file. Raises OSError, or ValueError if it is no such file, or not to be trusted
+            as one about the model that it gets.
         encode: Returns the text of a trace's file.
     """
 
-    def __init__(self, suffix: str, what: str, read: Callable[[str], T], encode: Callable[[T], str]) -> None:
+    def __init__(self, suffix: str, what: str, read: Reader[T], encode: Callable[[T], str]) -> None:
         self.suffix = suffix
         #: Of a directory with several model files; that of a single one has the same name.
         self.directory_file = _DIRECTORY_MODEL + suffix
@@ -91,7 +104,7 @@ class TraceFiles(Generic[T]):
         known: str | None = None
         asked = content_id is None
         for path in self.places(model):
-            trace = self.attempt(path, missing_ok=True)
+            trace = self.attempt(path, model, missing_ok=True)
             if trace is None:
                 continue
             if trace.models and not asked:
@@ -103,13 +116,15 @@ class TraceFiles(Generic[T]):
         if known is None:
             return None
         path = self._of_content(known)
-        trace = self.attempt(path, missing_ok=True)
+        trace = self.attempt(path, model, missing_ok=True)
         return None if trace is None else (path, trace)
 
-    def attempt(self, path: str, *, missing_ok: bool) -> T | None:
-        """Return the trace in a file; `None` of a file that is missing or none, and the log says why."""
+    def attempt(self, path: str, model: str | os.PathLike[str] | None, *, missing_ok: bool) -> T | None:
+        """Return the trace in a file about a model; `None` of a file that is missing, none, or not to be trusted, and
+        the log says why.
+        """
         try:
-            return self._read(path)
+            return self._read(path, model=path if model is None else model)
         except FileNotFoundError as error:
             if not missing_ok:
                 logger.warning("%s is not known: %s", self._what, error)
@@ -136,7 +151,7 @@ class TraceFiles(Generic[T]):
         content = min(trace.models, default=None)
         cached = self._in_cache(path) if content is None else self._of_content(content)
         files = [self._beside(path), cached] if to is None else [os.fspath(to)]
-        before = self._first(files)
+        before = self._first(files, path)
         # A file of unknown content has none: a trace of a known one is worth more.
         if before is not None and before.models == trace.models:
             trace = before if before.is_full() else before + trace
@@ -156,8 +171,9 @@ class TraceFiles(Generic[T]):
         path = os.path.abspath(os.fspath(model))
         return self._write(path, text, to, self._in_cache(path))
 
-    def _first(self, files: Iterable[str]) -> T | None:
-        return next((trace for file in files if (trace := self.attempt(file, missing_ok=True)) is not None), None)
+    def _first(self, files: Iterable[str], model: str) -> T | None:
+        traces = (self.attempt(file, model, missing_ok=True) for file in files)
+        return next((trace for trace in traces if trace is not None), None)
 
     def _write(self, path: str, text: str, to: str | os.PathLike[str] | None, cached: str) -> str:
         if to is not None:
@@ -176,11 +192,11 @@ class TraceFiles(Generic[T]):
         """The place of a path in the user's cache."""
         # A snapshot's link and the file it leads to are one.
         name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
-        return os.path.join(_cache(), name + self.suffix)
+        return os.path.join(cache_folder(), name + self.suffix)
 
     def _of_content(self, content_id: str) -> str:
         """The place of a content in the user's cache."""
-        return os.path.join(_cache(), content_id + self.suffix)
+        return os.path.join(cache_folder(), content_id + self.suffix)
 
 
 def content_id(path: str | os.PathLike[str]) -> str | None:
@@ -205,37 +221,55 @@ def content_ids(path: str | os.PathLike[str]) -> frozenset[str]:
     return frozenset(id for id in found if id is not None)
 
 
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
+def read_bytes(path: str | os.PathLike[str], *, model: str | os.PathLike[str] | None = None) -> bytes:
     """Return the bytes of a file from hostile hands.
+
+    Args:
+        path: The file.
+        model: The model's file or directory that it is about: only a file that may be trusted as such is read.
+            `None` for a file that the caller trusts.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is not a regular file, or longer than :data:`MAX_BYTES`.
+        ValueError: It is not a regular file, longer than :data:`MAX_BYTES`, or not to be trusted.
     """
     # A FIFO in its place must not make the load wait.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path} is not a regular file")
+        if model is not None:
+            check_writers(path, status, None if model == path else model)
         text = file.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
         raise ValueError(f"{path} is longer than {MAX_BYTES} bytes")
     return text
 
 
-def read_document(path: str | os.PathLike[str], form: str, versions: tuple[int, ...]) -> dict[str, Any]:
+def read_document(
+    path: str | os.PathLike[str],
+    form: str,
+    versions: tuple[int, ...],
+    *,
+    model: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
     """Return the JSON object in a file from hostile hands.
 
     Args:
         path: The file.
         form: The expected value of the object's field ``format``.
         versions: The expected values of its field ``version``.
+        model: As of :func:`read_bytes`.
 
     Raises:
         OSError: It cannot be read.
         ValueError: It is none of this format in one of these versions.
     """
-    text = read_bytes(path)
+    text = read_bytes(path, model=model)
+    values = sum(map(text.count, (b",", b":", b"[", b"{")))
+    if values > MAX_VALUES:
+        raise ValueError(f"{path} has {values} values and lists, expected at most {MAX_VALUES}; record it again")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -268,8 +302,8 @@ def replace(path: str, text: str) -> str:
     return path
 
 
-def _cache() -> str:
-    """``$TETRIS_ORDER_DIR``, or else ``tetris/order`` in the cache directory."""
+def cache_folder() -> str:
+    """Return ``$TETRIS_ORDER_DIR``, or else ``tetris/order`` in the cache directory."""
     folder = os.environ.get("TETRIS_ORDER_DIR")
     if not folder:
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

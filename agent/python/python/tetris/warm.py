@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Self
 
+from tetris._log import logger
+
 if TYPE_CHECKING:
     import torch
 
@@ -32,6 +34,8 @@ __all__ = ["Job", "LoadedKernels", "Pool", "WarmError", "load_kernels"]
 
 #: Longest wait for a process to become ready, and for one to end after it was told to, in seconds.
 READY_S, END_S = 600.0, 5.0
+#: Longest time in which a process loads the kernels of all models, in seconds; then others start without them.
+KERNELS_S = 300.0
 
 
 class WarmError(RuntimeError):
@@ -46,19 +50,21 @@ class LoadedKernels:
     path: str | None = None
     #: Number of calls that ran.
     ran: int = 0
-    #: Number of calls of operators that this version of torch does not have, or that a trace may not call.
+    #: Number of calls that this version of torch does not have, or that a trace may not make.
     unknown: int = 0
     #: Number of calls whose arguments have more bytes than allowed.
     too_large: int = 0
     #: Number of calls that raised an error.
     failed: int = 0
-    #: Number of calls that were left when the time was over.
+    #: Number of calls that were left when the time was over, or that no process could try.
     late: int = 0
+    #: Number of calls that ended the process that tried them or took too long there, and of those after the third.
+    refused: int = 0
 
     @property
     def left_out(self) -> int:
         """Number of calls that did not run."""
-        return self.unknown + self.too_large + self.failed + self.late
+        return self.unknown + self.too_large + self.failed + self.late + self.refused
 
 
 class Job:
@@ -121,7 +127,8 @@ class Pool:
         device: ``"cuda:0"`` and the like: processes have its context.
         kernels: Models whose kernels each process loads on the device, as of :func:`load_kernels`, before it calls
             `prepare`: files, directories, or kernels files. It needs `device`. A model without a kernels file that can
-            be used is passed over, and the log says why.
+            be used is passed over, and the log says why. After a process that ends meanwhile, or takes 300 s, the next
+            ones load no kernels, and become ready without them.
         prepare: ``"module:function"``, which each process calls before it is ready.
         memory_bytes: Most private memory of all ready processes together, in bytes. With less, fewer are ready, and at
             least one.
@@ -149,7 +156,9 @@ class Pool:
         if kernels and device is None:
             raise ValueError('kernels: expected a device to load them on, such as device="cuda:0", found none')
         self._size = size
-        self._setup = (device, [os.path.abspath(os.fspath(path)) for path in kernels], prepare)
+        self._device, self._prepare = device, prepare
+        #: Models of which processes load kernels; none after loading them has ended one.
+        self._kernels = [os.path.abspath(os.fspath(path)) for path in kernels]
         self._memory_bytes = memory_bytes
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(list(modules))
@@ -269,26 +278,59 @@ class Pool:
 
     def _start(self) -> tuple[Any, Connection, int] | str:
         """A process that is ready with its private bytes, or the reason it is not."""
+        started = self._start_with(self._kernels)
+        if not isinstance(started, _KernelsFailed):
+            return started
+        logger.warning("processes of the pool become ready without kernels from now on: %s", started.reason)
+        self._kernels = []
+        started = self._start_with([])
+        assert not isinstance(started, _KernelsFailed), "it loads none"
+        return started
+
+    def _start_with(self, kernels: Sequence[str]) -> tuple[Any, Connection, int] | str | _KernelsFailed:
         ours, theirs = self._context.Pipe()
         # A daemon: multiprocessing ends it with its owner.
-        process = self._context.Process(target=_serve, args=(theirs, *self._setup), daemon=True)
+        process = self._context.Process(target=_serve, args=(theirs, self._device, kernels, self._prepare), daemon=True)
         process.start()
         theirs.close()
+        # The time at which kernels must be loaded, while they are.
+        loaded_by: float | None = None
         try:
-            while not wait([ours, process.sentinel], 0.2):
-                if self._closed:
-                    raise EOFError
-            ready, said = ours.recv()
-        except (EOFError, ConnectionResetError):
+            while True:
+                while not wait([ours, process.sentinel], 0.2):
+                    if self._closed:
+                        raise EOFError
+                    if loaded_by is not None and time.monotonic() > loaded_by:
+                        raise TimeoutError
+                stage, said = ours.recv()
+                if stage in ("ready", "failed"):
+                    break
+                loaded_by = time.monotonic() + KERNELS_S if stage == "kernels" else None
+        except (EOFError, ConnectionResetError, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                # It computes, and would not end by a signal that Python handles.
+                process.kill()
             process.terminate()
             process.join()
             ours.close()
+            if loaded_by is not None and not self._closed:
+                late = isinstance(error, TimeoutError)
+                return _KernelsFailed(
+                    f"one took longer than {KERNELS_S:.0f} s" if late else f"one ended with status {process.exitcode}"
+                )
             return f"it ended with status {process.exitcode}"
-        if ready:
+        if stage == "ready":
             return process, ours, said
         ours.close()
         process.join()
-        return str(said)
+        return str(said) if loaded_by is None else _KernelsFailed(str(said))
+
+
+@dataclass(frozen=True)
+class _KernelsFailed:
+    """A process that did not become ready because it loaded kernels."""
+
+    reason: str
 
 
 def load_kernels(
@@ -301,16 +343,20 @@ def load_kernels(
     cuBLAS their workspaces, before the model runs. Nothing of the results is kept, memory of the device is given back,
     and random numbers go on as before. Libraries choose some kernels by settings, such as TF32: set them before.
 
-    A kernels file may come from anybody who may write to the model's directory: only operators of PyTorch's namespace
-    ``aten`` are called, none that reads or writes files. A file that is missing, broken, of another version, of other
-    content than the model's, or of another type of device is passed over, and the log ``tetris`` says why.
+    A kernels file is read only if its owner is the model's owner, root or this process's user, and others cannot write
+    to it. Only operators of inference in PyTorch's namespace ``aten`` are called, with arguments of the types that they
+    have. Another process tries the calls first, with limits of time and memory, once for each trace, version of
+    PyTorch and kind of device: the user's cache keeps the outcome. On a GPU that process has a context for the time of
+    the trial, some hundred megabytes of its memory. This process makes the calls that ended well there, within 10 s
+    each. After 120 s no further call begins. A file that is missing, broken, of another version, of other content than
+    the model's, or of another type of device is passed over, and the log ``tetris`` says why.
 
     Args:
         path: The model's file or directory, or a kernels file.
         device: The device, such as ``"cuda:0"`` or ``"cpu"``.
         limit_bytes: Most bytes of the arguments of a call. Larger calls are left out, since with other sizes they might
-            have other kernels. A call that takes more than four times as much for everything fails: meanwhile,
-            PyTorch's memory on the device is limited, or on the CPU the process's address space.
+            have other kernels. A call that takes more than four times as much for everything fails: PyTorch's memory on
+            the device is limited meanwhile, or on the CPU the address space of the process that tries the call.
 
     Raises:
         RuntimeError: The device cannot be used, or not any more.
@@ -318,7 +364,9 @@ def load_kernels(
     from tetris import _kernels_replay
 
     file, counts = _kernels_replay.load(path, device, limit_bytes)
-    return LoadedKernels(file, counts["ran"], counts["unknown"], counts["too_large"], counts["failed"], counts["late"])
+    return LoadedKernels(
+        file, counts["ran"], counts["unknown"], counts["too_large"], counts["failed"], counts["late"], counts["refused"]
+    )
 
 
 def _serve(connection: Connection, device: str | None, kernels: Sequence[str], prepare: str | None) -> None:
@@ -329,14 +377,17 @@ def _serve(connection: Connection, device: str | None, kernels: Sequence[str], p
 
             torch.zeros(1, device=device)
             torch.cuda.synchronize(device)
-        for path in kernels:
-            load_kernels(path, str(device))
+        if kernels:
+            connection.send(("kernels", None))
+            for path in kernels:
+                load_kernels(path, str(device))
+            connection.send(("prepare", None))
         if prepare is not None:
             _function(prepare)()
     except Exception as error:
-        connection.send((False, f"{type(error).__name__}: {error}"))
+        connection.send(("failed", f"{type(error).__name__}: {error}"))
         return
-    connection.send((True, _private_bytes()))
+    connection.send(("ready", _private_bytes()))
     try:
         target, arguments, environment = connection.recv()
     except EOFError:

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -9,7 +11,7 @@ use tetris_conventions::duration;
 use tetris_scaler_dispatch::gpu::{GpuPolicy, SharingRules, TorporRules};
 
 use super::fields::{self, least};
-use crate::gpu::MemberRules;
+use crate::gpu::{ExecutorAddresses, MemberRules, OrdersAddress};
 
 /// A pool of GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -18,6 +20,13 @@ use crate::gpu::MemberRules;
 pub struct GpuPoolConfig {
     /// Addresses of the executors, each of which is bound to one GPU.
     pub executors: Vec<SocketAddr>,
+    /// Addresses at which the executors take orders, in the order of `executors`; none if they take
+    /// them where they take requests.
+    #[serde(default)]
+    pub orders: Vec<SocketAddr>,
+    /// File with the bearer token of orders, which is read for each of them.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
     /// Policy that gives requests to GPUs.
     #[serde(default)]
     pub policy: PolicyConfig,
@@ -190,8 +199,53 @@ impl GpuPoolConfig {
         Duration::from_millis(self.poll_ms)
     }
 
+    /// Addresses of the executors, for requests and for orders.
+    pub(crate) fn addresses(&self) -> Vec<ExecutorAddresses> {
+        let token_file: Option<Arc<std::path::Path>> = self.token_file.as_deref().map(Arc::from);
+        let orders = self.orders.iter().map(Some).chain(std::iter::repeat(None));
+        let each = self.executors.iter().zip(orders);
+        each.map(|(&requests, orders)| ExecutorAddresses {
+            requests,
+            orders: orders
+                .zip(token_file.clone())
+                .map(|(&address, token_file)| OrdersAddress {
+                    address,
+                    token_file,
+                }),
+        })
+        .collect()
+    }
+
+    fn check_orders(&self, field: impl Fn(&str) -> String) -> Result<(), String> {
+        if !self.orders.is_empty() && self.orders.len() != self.executors.len() {
+            return Err(format!(
+                "{} has {} addresses, expected {}, one for each of `executors`",
+                field("orders"),
+                self.orders.len(),
+                self.executors.len()
+            ));
+        }
+        if self.orders.is_empty() != self.token_file.is_none() {
+            return Err(format!(
+                "{}, expected both of `orders` and `token_file`, or neither",
+                if self.orders.is_empty() {
+                    field("token_file")
+                } else {
+                    field("orders")
+                }
+            ));
+        }
+        for (at, address) in self.orders.iter().enumerate() {
+            let before = self.orders.get(..at).unwrap_or_default();
+            let field = field(&format!("orders[{at}]"));
+            fields::listed_once(&field, *address, before.iter().copied())?;
+        }
+        Ok(())
+    }
+
     pub(super) fn check(&self, pool: &str) -> Result<(), String> {
         let field = |field: &str| format!("gpu_pool.{pool}.{field}");
+        self.check_orders(field)?;
         least(&field("poll"), self.poll_ms, 1)?;
         for (at, address) in self.executors.iter().enumerate() {
             let before = self.executors.get(..at).unwrap_or_default();
@@ -282,6 +336,58 @@ model = "minilm"
         assert_eq!(pool.policy.policy(), GpuPolicy::Torpor(expected));
         let rules = pool.function["embed"].rules("embed");
         assert_eq!((rules.model.as_str(), rules.idempotent), ("minilm", false));
+    }
+
+    #[test]
+    fn orders_go_to_an_address_of_each_executor_with_a_token() {
+        let pool = |more: &str| {
+            let text = FILE.replace(
+                "[gpu_pool.main.policy]",
+                &format!("{more}\n[gpu_pool.main.policy]"),
+            );
+            Config::parse(&text).map(|config| config.gpu_pool["main"].addresses())
+        };
+        let without = pool("").unwrap();
+        assert_eq!(without.len(), 2);
+        assert!(without.iter().all(|executor| executor.orders.is_none()));
+        let orders = "orders = [\"127.0.0.1:9001\", \"127.0.0.1:9002\"]";
+        let with = pool(&format!("{orders}\ntoken_file = \"/run/token\"")).unwrap();
+        let found: Vec<_> = with
+            .iter()
+            .map(|executor| {
+                let orders = executor.orders.as_ref().unwrap();
+                (
+                    executor.requests.port(),
+                    orders.address.port(),
+                    orders.token_file.to_str(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (8001, 9001, Some("/run/token")),
+                (8002, 9002, Some("/run/token"))
+            ]
+        );
+        for (more, says) in [
+            (orders, "gpu_pool.main.orders, expected both"),
+            (
+                "token_file = \"/run/token\"",
+                "gpu_pool.main.token_file, expected both",
+            ),
+            (
+                "token_file = \"/run/token\"\norders = [\"127.0.0.1:9001\"]",
+                "gpu_pool.main.orders has 1 addresses, expected 2",
+            ),
+            (
+                "token_file = \"/run/token\"\norders = [\"127.0.0.1:9001\", \"127.0.0.1:9001\"]",
+                "gpu_pool.main.orders[1] is 127.0.0.1:9001 again",
+            ),
+        ] {
+            let error = pool(more).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]

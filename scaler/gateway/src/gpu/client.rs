@@ -1,19 +1,24 @@
 //! Requests of the gateway's own to an executor: its page, and orders to load and unload models.
 
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use thiserror::Error;
 
+use super::executor::Executor;
 use super::status::GpuStatus;
-use crate::endpoint::Endpoint;
 
 /// Longest time of a request and its whole answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest answer, in bytes.
 const ANSWER: usize = 16 << 20;
+/// Longest token, in bytes.
+const TOKEN: u64 = 4096;
 /// Bytes of a refusal that are shown.
 const SHOWN: usize = 200;
 
@@ -30,41 +35,49 @@ pub(super) enum CallError {
         status: StatusCode,
         message: String,
     },
+    /// No token to ask with.
+    #[error("{}: {reason}", path.display())]
+    Token { path: PathBuf, reason: String },
     /// A page that the gateway cannot read.
     #[error("page /v2/gpu: {0}")]
     Page(String),
 }
 
 /// Asks for the executor's page.
-pub(super) async fn status(endpoint: &Endpoint, parts: bool) -> Result<GpuStatus, CallError> {
+pub(super) async fn status(executor: &Executor, parts: bool) -> Result<GpuStatus, CallError> {
     let path = format!("/v2/gpu?parts={parts}");
-    let page = call(endpoint, Method::GET, path).await?;
+    let page = call(executor, Method::GET, path).await?;
     GpuStatus::parse(&page).map_err(CallError::Page)
 }
 
 /// Asks for a model's residency. The executor answers before the bytes are there.
-pub(super) async fn load(endpoint: &Endpoint, model: &str) -> Result<(), CallError> {
-    order(endpoint, model, "load").await
+pub(super) async fn load(executor: &Executor, model: &str) -> Result<(), CallError> {
+    order(executor, model, "load").await
 }
 
 /// Gives up a model's residency.
-pub(super) async fn unload(endpoint: &Endpoint, model: &str) -> Result<(), CallError> {
-    order(endpoint, model, "unload").await
+pub(super) async fn unload(executor: &Executor, model: &str) -> Result<(), CallError> {
+    order(executor, model, "unload").await
 }
 
-async fn order(endpoint: &Endpoint, model: &str, order: &str) -> Result<(), CallError> {
+async fn order(executor: &Executor, model: &str, order: &str) -> Result<(), CallError> {
     let path = format!("/v2/repository/models/{model}/{order}");
-    call(endpoint, Method::POST, path).await.map(drop)
+    call(executor, Method::POST, path).await.map(drop)
 }
 
-async fn call(endpoint: &Endpoint, method: Method, path: String) -> Result<Bytes, CallError> {
+async fn call(executor: &Executor, method: Method, path: String) -> Result<Bytes, CallError> {
     let calling = async {
-        let request = Request::builder()
+        let endpoint = &executor.orders;
+        let mut request = Request::builder()
             .method(method)
             .uri(&path)
-            .header(hyper::header::HOST, endpoint.address.to_string())
+            .header(HOST, endpoint.address.to_string())
             .body(Full::default())
             .map_err(|error| CallError::NoAnswer(error.to_string()))?;
+        if let Some(file) = executor.token_file() {
+            let headers = request.headers_mut();
+            headers.insert(AUTHORIZATION, authorization(file).await?);
+        }
         let sent = endpoint.pool.send(Box::new(request)).await;
         let (response, connection) =
             sent.map_err(|error| CallError::NoAnswer(error.to_string()))?;
@@ -91,4 +104,67 @@ async fn call(endpoint: &Endpoint, method: Method, path: String) -> Result<Bytes
             "{path}: not within {TIMEOUT:?}"
         )))
     })
+}
+
+/// The header with the token in a file, which may have changed since.
+async fn authorization(file: &Path) -> Result<HeaderValue, CallError> {
+    let path = file.to_owned();
+    let read = tokio::task::spawn_blocking(move || {
+        let mut token = String::new();
+        let file = std::fs::File::open(path)?;
+        file.take(TOKEN).read_to_string(&mut token)?;
+        std::io::Result::Ok(token)
+    });
+    let refused = |reason: String| CallError::Token {
+        path: file.to_owned(),
+        reason,
+    };
+    let token = match read.await {
+        Ok(Ok(token)) => token,
+        Ok(Err(error)) => return Err(refused(error.to_string())),
+        Err(error) => return Err(refused(error.to_string())),
+    };
+    let token = token.trim();
+    if token.is_empty() {
+        return Err(refused("expected a token, found nothing".to_owned()));
+    }
+    let header = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut header = header
+        .map_err(|_| refused("expected a token of visible letters, found others".to_owned()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_token_is_that_of_the_file_now_and_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        for token in ["a token\n", "another"] {
+            std::fs::write(&file, token).unwrap();
+            let header = authorization(&file).await.unwrap();
+            assert_eq!(header, format!("Bearer {}", token.trim()));
+            assert!(header.is_sensitive());
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_token_there_is_no_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let error = authorization(&file).await.unwrap_err();
+        assert!(error.to_string().contains("token: No such file"), "{error}");
+        for (content, says) in [
+            (&b" \n"[..], "found nothing"),
+            (b"a\nb", "visible letters"),
+            (b"\xff", "UTF-8"),
+        ] {
+            std::fs::write(&file, content).unwrap();
+            let error = authorization(&file).await.unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
 }

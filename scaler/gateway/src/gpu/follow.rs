@@ -19,7 +19,7 @@ pub(super) async fn run(pool: Weak<SharedPool>, executor: Arc<Executor>, interva
             return;
         };
         drop(asking);
-        let answer = client::status(&executor.endpoint, question.parts).await;
+        let answer = client::status(&executor, question.parts).await;
         let Some(told) = pool.upgrade() else { return };
         let loads = match answer {
             Ok(status) => {

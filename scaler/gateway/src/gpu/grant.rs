@@ -89,11 +89,10 @@ async fn order(given: &Given) -> Result<(), CallError> {
     let Some(load) = &given.load else {
         return Ok(());
     };
-    let endpoint = &given.executor.endpoint;
     for evicted in &load.evicted {
-        client::unload(endpoint, evicted).await?;
+        client::unload(&given.executor, evicted).await?;
     }
-    client::load(endpoint, &load.model).await
+    client::load(&given.executor, &load.model).await
 }
 
 impl Drop for Request {

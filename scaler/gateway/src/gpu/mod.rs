@@ -32,6 +32,7 @@ mod state;
 pub mod status;
 mod timer;
 
+pub(crate) use executor::{ExecutorAddresses, OrdersAddress};
 pub(crate) use grant::GpuGrant;
 pub(crate) use member::{Member, MemberRules};
 pub(crate) use pool::GpuPool;

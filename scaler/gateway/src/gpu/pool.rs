@@ -1,11 +1,11 @@
 //! A pool of GPUs, for tasks that wait.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tetris_scaler_dispatch::gpu::{GpuId, GpuPolicy, ModelId};
 
+use super::executor::ExecutorAddresses;
 use super::grant::{GpuGrant, Request};
 use super::models::Times;
 use super::report::PoolReport;
@@ -35,12 +35,12 @@ impl GpuPool {
     }
 
     /// Replaces the list of executors. One that is gone ends the request that it has.
-    pub(crate) fn set_executors(&self, addresses: &[SocketAddr]) {
+    pub(crate) fn set_executors(&self, addresses: &[ExecutorAddresses]) {
         let mut state = self.shared.lock();
         let gone: Vec<GpuId> = state
             .executors
             .iter()
-            .filter(|known| known.listed && !addresses.contains(&known.executor.endpoint.address))
+            .filter(|known| known.listed && !addresses.contains(&known.executor.addresses))
             .map(|known| known.executor.gpu)
             .collect();
         for gpu in gone {
@@ -49,12 +49,12 @@ impl GpuPool {
                 known.listed = false;
             }
         }
-        for &address in addresses {
+        for executor in addresses {
             let mut known = state.executors.iter();
-            if known.any(|one| one.listed && one.executor.endpoint.address == address) {
+            if known.any(|one| one.listed && one.executor.addresses == *executor) {
                 continue;
             }
-            let executor = state.add(address);
+            let executor = state.add(executor.clone());
             let shared = Arc::downgrade(&self.shared);
             let following = follow::run(shared, executor, self.poll);
             self.shared.runtime.spawn(following);

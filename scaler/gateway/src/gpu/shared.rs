@@ -98,7 +98,7 @@ impl SharedPool {
     fn unload(&self, orders: impl IntoIterator<Item = Unload>) {
         for (executor, model) in orders {
             self.runtime.spawn(async move {
-                if let Err(error) = client::unload(&executor.endpoint, &model).await {
+                if let Err(error) = client::unload(&executor, &model).await {
                     let executor = executor.endpoint.address;
                     tracing::debug!(%executor, model, "unload: {error}");
                 }

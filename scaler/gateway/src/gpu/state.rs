@@ -9,7 +9,7 @@ use tetris_scaler_dispatch::gpu::{
 use tetris_scaler_dispatch::{Outcome, Rejection, RequestId};
 use tokio::sync::oneshot;
 
-use super::executor::Executor;
+use super::executor::{Executor, ExecutorAddresses};
 use super::models::Models;
 use super::report::Totals;
 use crate::refusal::Refusal;
@@ -107,13 +107,13 @@ impl State {
     }
 
     /// Adds an executor, which gets nothing before its first page.
-    pub(super) fn add(&mut self, address: std::net::SocketAddr) -> Arc<Executor> {
+    pub(super) fn add(&mut self, addresses: ExecutorAddresses) -> Arc<Executor> {
         let gpu = self.scheduler.add_gpu(Gpu {
             memory_bytes: 0,
             node: 0,
             switch: 0,
         });
-        let executor = Arc::new(Executor::new(gpu, address));
+        let executor = Arc::new(Executor::new(gpu, addresses));
         self.executors.push(Known {
             executor: Arc::clone(&executor),
             changes: 0,

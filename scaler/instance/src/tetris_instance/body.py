@@ -11,6 +11,8 @@ from tetris_instance.queue import RETRY_AFTER_S
 
 #: Timeout for a client to send its request.
 _READ_S = 30.0
+#: Time in which a client must send some more of its body, and how much: :data:`_LEAST_BYTES`, or the rest.
+_PROGRESS_S, _LEAST_BYTES = 5.0, 64 << 10
 #: Number of bodies of maximum size that may be in memory at once.
 _FULL_BODIES = 8
 
@@ -24,11 +26,13 @@ class Bodies:
 
     Args:
         limit: Maximum size of one body, in bytes.
+        together: Maximum size of all bodies in memory, in bytes; those of eight of maximum size are enough, and one
+            has room in any case.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, together: int) -> None:
         self._limit = limit
-        self._room = limit * _FULL_BODIES
+        self._room = max(limit, min(limit * _FULL_BODIES, together))
 
     async def read(self, request: Request) -> bytes:
         """Return the body.
@@ -44,7 +48,10 @@ class Bodies:
         taken = 0
         chunks = []
         try:
-            async with asyncio.timeout(_READ_S):
+            async with asyncio.timeout(_READ_S) as deadline:
+                begin = progress = asyncio.get_running_loop().time()
+                seen = 0
+                deadline.reschedule(begin + min(_READ_S, _PROGRESS_S))
                 async for chunk in request.stream():
                     taken += len(chunk)
                     self._room -= len(chunk)
@@ -52,12 +59,18 @@ class Bodies:
                     if self._room < 0:
                         raise RequestError("too many large requests at once", 503, RETRY_AFTER_S)
                     chunks.append(chunk)
+                    if taken - seen >= _LEAST_BYTES:
+                        seen, progress = taken, asyncio.get_running_loop().time()
+                        deadline.reschedule(min(begin + _READ_S, progress + _PROGRESS_S))
         except TimeoutError:
-            raise RequestError(f"the body did not arrive within {_READ_S:.0f} s", 408) from None
+            raise RequestError(
+                f"the body did not arrive: expected {_LEAST_BYTES} bytes in {_PROGRESS_S:g} s, all in {_READ_S:g} s",
+                408,
+            ) from None
         except ClientDisconnect:
             raise ClientGone from None
         finally:
-            # The queue bounds the tensors made from the body.
+            # The tensors that are made from the body have a budget of their own.
             self._room += taken
         return b"".join(chunks)
 

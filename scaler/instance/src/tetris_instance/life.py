@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -23,7 +24,9 @@ from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tetris_instance.connection import Connection, Connections
 from tetris_instance.errors import ConfigurationError
 from tetris_instance.options import Options
 
@@ -39,15 +42,20 @@ class Life(ABC):
     Args:
         options: Options of the server.
         application: Its HTTP application.
+        orders: Application of the port for orders, if the options have one.
     """
 
-    def __init__(self, options: Options, application: Starlette) -> None:
+    def __init__(self, options: Options, application: Starlette, orders: ASGIApp | None = None) -> None:
         self._options = options
+        self._by_port = _ByPort(application, orders)
         self._failure: Exception | None = None
         self._bound: SimpleQueue[int] = SimpleQueue()
+        self._orders_bound: SimpleQueue[int] = SimpleQueue()
         config = uvicorn.Config(
-            application,
+            self._by_port,
             lifespan="off",
+            http=Connection,
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
@@ -82,22 +90,35 @@ class Life(ABC):
         Raises:
             ConfigurationError: The server cannot listen on the address.
         """
-        listener = _listen(self._options.host, self._options.port)
+        options = self._options
+        listeners = [_listen(options.host, options.port)]
+        if options.orders_port is not None:
+            listeners.append(_listen(options.orders_host, options.orders_port))
         if threading.current_thread() is threading.main_thread():
             # A reader of the address may send a signal at once.
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._http.handle_exit)
-        host, port = listener.getsockname()[:2]
-        self._bound.put(port)
-        shown_host = f"[{host}]" if ":" in host else host
-        print(f"listening on http://{shown_host}:{port}", flush=True)
+        if len(listeners) > 1:
+            _, port = address = listeners[1].getsockname()[:2]
+            if port == listeners[0].getsockname()[1]:
+                raise ConfigurationError(f"--orders-port is {port}, the port of requests; expected another")
+            self._by_port.orders_port = port
+            self._orders_bound.put(port)
+            print(f"orders on {_url(address)}", flush=True)
+        address = listeners[0].getsockname()[:2]
+        self._bound.put(address[1])
+        print(f"listening on {_url(address)}", flush=True)
         threading.Thread(target=self._load, name="load", daemon=True).start()
-        asyncio.run(self._http.serve([listener]))
+        asyncio.run(self._http.serve(listeners))
         return self._finish()
 
     def port(self) -> int:
         """Wait until :meth:`run` listens in another thread, and return the port. Call it once."""
         return self._bound.get()
+
+    def orders_port(self) -> int:
+        """Wait like :meth:`port` for the port of orders, and return it. Call it once."""
+        return self._orders_bound.get()
 
     def stop(self) -> None:
         """Stop as on a signal, from another thread."""
@@ -130,12 +151,37 @@ class _Http(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_stop = on_stop
+        self._connections = Connections()
+
+    async def on_tick(self, counter: int) -> bool:
+        self._connections.look(list(self.server_state.connections), time.monotonic())
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
             self.force_exit = True
         self.should_exit = True
         self._on_stop()
+
+
+class _ByPort:
+    """Gives a request to the application of the port that it came to."""
+
+    def __init__(self, application: ASGIApp, orders: ASGIApp | None) -> None:
+        self._application = application
+        self._orders = orders
+        self.orders_port: int | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The address of the socket, which no header changes.
+        is_order = self._orders is not None and scope["server"][1] == self.orders_port
+        application = self._orders if is_order and self._orders is not None else self._application
+        await application(scope, receive, send)
+
+
+def _url(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _listen(host: str, port: int) -> socket.socket:

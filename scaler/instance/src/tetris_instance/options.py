@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ ENGINES = ("auto", "torch", "onnxruntime")
 
 _BATCH_MAX, _CONCURRENCY_MAX, _CPUS_MAX, _QUEUE_MAX = 4096, 1024, 4096.0, 1 << 20
 _MIB = 1 << 20
+#: Options that only executors have.
+_OF_EXECUTORS = ("device", "node", "load_timeout", "orders_host", "orders_port", "orders_token_file")
 _Number = TypeVar("_Number", int, float)
 
 
@@ -48,6 +51,10 @@ class Options:
     queue_rows: int
     host: str
     port: int
+    #: Address of an executor's orders, if it is another one than that of requests, and the file with their token.
+    orders_host: str
+    orders_port: int | None
+    orders_token_file: Path | None
     body_bytes: int
     stop_s: int
     log_level: str
@@ -94,6 +101,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         queue_rows=choose.integer("queue", max(64, 8 * batch * concurrency), batch, _QUEUE_MAX),
         host=given.host,
         port=choose.integer("port", 8000, 0, 65535, "TETRIS_PORT"),
+        orders_host=given.orders_host or given.host,
+        orders_port=None if given.orders_port is None else choose.integer("orders_port", 0, 0, 65535),
+        orders_token_file=given.orders_token_file,
         body_bytes=int(choose.number("max_body_mib", 8.0, 0.001, 1024.0) * _MIB),
         stop_s=choose.integer("stop_seconds", 20, 1, 3600),
         log_level=given.log_level,
@@ -152,13 +162,30 @@ def _check_executor(given: argparse.Namespace) -> None:
         raise ConfigurationError(f"{named}: not with --model-repository, whose models run one request at a time")
     if given.engine == "onnxruntime":
         raise ConfigurationError("--engine is onnxruntime; an executor expects torch")
+    if (given.orders_port is None) != (given.orders_token_file is None):
+        missing = "--orders-port" if given.orders_port is None else "--orders-token-file"
+        raise ConfigurationError(f"{missing} is missing; expected it with the other of the two")
+    if given.orders_host is not None and given.orders_port is None:
+        raise ConfigurationError("--orders-host: only with --orders-port")
+    if given.orders_port is None and not _is_loopback(given.host):
+        raise ConfigurationError(
+            f"--host is {shown(given.host)}, where strangers could give orders to load and unload models; expected "
+            "--orders-port and --orders-token-file with it, or a loopback address"
+        )
     if not given.model_repository.is_dir():
         raise ConfigurationError(f"--model-repository is {given.model_repository}, expected a folder")
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _check_one_model(given: argparse.Namespace) -> None:
     """Refuse options that only an executor has."""
-    wrong = [name for name in ("device", "node", "load_timeout") if getattr(given, name) is not None]
+    wrong = [name for name in _OF_EXECUTORS if getattr(given, name) is not None]
     if wrong:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
         raise ConfigurationError(f"{named}: only with --model-repository")
@@ -206,6 +233,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--queue", metavar="ROWS", help="maximum number of queued rows (default: 8 B P, at least 64)")
     add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     add("--port", help="port; 0 for any (TETRIS_PORT; default: 8000)")
+    add("--orders-host", metavar="HOST", help="executor: address to take orders on (default: that of --host)")
+    add("--orders-port", metavar="PORT", help="executor: port to take orders on, and nothing else; 0 for any")
+    add("--orders-token-file", metavar="FILE", type=Path, help="executor: file with the bearer token of orders")
     add("--max-body-mib", metavar="MIB", help="maximum size of a request (default: 8)")
     add("--stop-seconds", metavar="S", help="time to finish requests after SIGTERM (default: 20)")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="log level")

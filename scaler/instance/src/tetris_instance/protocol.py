@@ -17,8 +17,12 @@ from tetris_instance.body import Bodies, ClientGone
 from tetris_instance.engines import Engine
 from tetris_instance.errors import RequestError, shown
 from tetris_instance.exchange import CLIENT_GONE, HANDLERS, header_bytes, unless_gone
+from tetris_instance.memory import Budget, memory_limit
 from tetris_instance.metrics import Metrics
-from tetris_instance.tensors import Tensors
+from tetris_instance.tensors import Tensors, nbytes
+
+#: Shares of the memory's limit that bodies in memory, and tensors of requests that wait or run, may have.
+_BODIES_SHARE, _TENSORS_SHARE = 1 / 8, 1 / 4
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,9 @@ class ProtocolApp(ABC):
 
     def __init__(self, metrics: Metrics, body_bytes: int, *extensions: str) -> None:
         self._metrics = metrics
-        self._bodies = Bodies(body_bytes)
+        limit = memory_limit()
+        self._bodies = Bodies(body_bytes, int(limit * _BODIES_SHARE))
+        self._tensors = Budget(max(body_bytes, int(limit * _TENSORS_SHARE)), "the tensors")
         self._extensions = ["binary_tensor_data", *extensions]
 
     @property
@@ -144,7 +150,9 @@ class ProtocolApp(ABC):
         body = await self._bodies.read(http)
         asked = request.parse(body, encoded_bytes, engine.signature, takes_text=engine.text is not None)
         del body
-        outputs = await unless_gone(http, target.infer(asked.inputs))
+        # The queue bounds rows, which may be long.
+        with self._tensors.hold(sum(map(nbytes, asked.inputs.values()))):
+            outputs = await unless_gone(http, target.infer(asked.inputs))
         content, headers = response.encode(target.name, target.version, asked, outputs)
         return Response(content, headers=headers)
 

@@ -19,6 +19,9 @@ _MAX_SIZE = 2**63 - 1
 #: Maximum number of elements of a shape, counting empty axes as 1: numpy cannot count more than
 #: 2^63 bytes.
 _MAX_ELEMENTS = 2**40
+#: Maximum number of arrays and objects in the JSON of a request, counted before it is parsed: each takes some 60 bytes
+#: of memory for two of the text. Rows need an array each at most, and none if the data is flat.
+_MAX_CONTAINERS = 2**17
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,11 @@ class _Blobs:
 
 
 def _json(text: bytes) -> object:
+    containers = text.count(b"[") + text.count(b"{")
+    if containers > _MAX_CONTAINERS:
+        raise RequestError(
+            f"the body has {containers} arrays and objects; expected at most {_MAX_CONTAINERS}; give data flat"
+        )
     try:
         return json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:

@@ -72,6 +72,13 @@ class Signature:
         return next((spec for spec in self.inputs if spec.name == name), None)
 
 
+def nbytes(array: Array) -> int:
+    """Return the bytes of an array's elements, with those of strings."""
+    if array.dtype.kind != "O":
+        return int(array.nbytes)
+    return int(array.nbytes) + sum(map(len, array.ravel()))
+
+
 def datatype_of(array: Array) -> str:
     """Return the protocol's name for the element type of an array.
 

@@ -26,11 +26,11 @@ def load_mirrored(
     if name is None:
         return None
     trace = trace_once(filename)
-    if private is None:
-        private = dynamic_names(trace())
     model = open_mirrored(filename, name, order, trace)
     if model is None:
         return None
+    if private is None:
+        private = dynamic_names(trace(), model, filename)
     try:
         tensors = unwaited(model)
         if tensors is not None:
@@ -67,11 +67,11 @@ def load_model_mirrored(
     if name is None:
         return None
     trace = trace_once(filename)
-    if private is None:
-        private = dynamic_names(trace())
     model = open_mirrored(filename, name, order, trace)
     if model is None:
         return None
+    if private is None:
+        private = dynamic_names(trace(), model, filename)
     try:
         tensors = unwaited(model)
         if tensors is None:

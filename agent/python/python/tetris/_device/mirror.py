@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,10 @@ class DeviceLoads:
     copied: int = 0
     #: Why the last of them was copied.
     reason: str | None = None
+
+
+#: Largest share of a model's bytes, and bytes that are always allowed, that a trace may have each process copy.
+MAX_DYNAMIC_SHARE, MAX_DYNAMIC_BYTES = 0.25, 16 << 20
 
 
 _lock = threading.Lock()
@@ -108,12 +112,33 @@ def open_mirrored(
     return model
 
 
-def dynamic_names(trace: Trace | None) -> frozenset[str]:
+def dynamic_names(
+    trace: Trace | None, model: _native.DeviceModel | Mapping[str, Any], path: str | os.PathLike[str]
+) -> frozenset[str]:
     """Return the tensors of a file that differ between initializations, as far as they were recorded.
 
-    Initialization writes to them, or replaces them, so that each process needs its own.
+    Initialization writes to them, or replaces them, so that each process needs its own. A trace in which they are a
+    large part of the model is none of initializations that share a model: then all tensors are shared.
+
+    Args:
+        trace: The trace of the file.
+        model: Its tensors.
+        path: The file, for the log.
     """
-    return frozenset() if trace is None else trace.origins.dynamic
+    if trace is None or not trace.origins.dynamic:
+        return frozenset()
+    sizes = {name: tensor.nbytes for name, tensor in model.items()}
+    dynamic = frozenset(name for name in trace.origins.dynamic if name in sizes)
+    copied, total = sum(sizes[name] for name in dynamic), sum(sizes.values())
+    most = max(MAX_DYNAMIC_BYTES, int(total * MAX_DYNAMIC_SHARE))
+    if copied > most:
+        logger.warning(
+            "%s: dynamic tensors of its trace are passed over: they have %d of %d bytes, expected at most %d; name "
+            "them by `private=` if each process needs its own",
+            path, copied, total, most,
+        )  # fmt: skip
+        return frozenset()
+    return dynamic
 
 
 def count_mirrored(path: Any, model: _native.DeviceModel) -> None:

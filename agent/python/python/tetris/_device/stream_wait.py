@@ -22,8 +22,8 @@ class StreamWaits:
 
         Args:
             model: The model.
-            streams: Returns the handle of the current stream; `None` where only the host can wait, as while a graph
-                is captured, which would keep the wait and repeat it.
+            streams: Returns the current stream, an object with `cuda_stream`; `None` where only the host can wait, as
+                while a graph is captured, which would keep the wait and repeat it.
         """
         self._model = model
         self._current = streams
@@ -37,10 +37,10 @@ class StreamWaits:
             return None
         device = torch.device(model.device)
 
-        def current() -> int | None:
+        def current() -> torch.cuda.Stream | None:
             if torch.cuda.is_current_stream_capturing():
                 return None
-            return torch.cuda.current_stream(device).cuda_stream
+            return torch.cuda.current_stream(device)
 
         return cls(model, current)
 
@@ -56,11 +56,11 @@ class StreamWaits:
         waiting = False
         for name in names:
             with self._lock:
-                known = (name, stream) in self._queued
+                known = (name, stream.cuda_stream) in self._queued
             if known or self._model.wait_on_stream(name, stream):
                 waiting = True
                 with self._lock:
-                    self._queued.add((name, stream))
+                    self._queued.add((name, stream.cuda_stream))
         # Without any they have all arrived, which is as if the host had waited.
         return waiting
 

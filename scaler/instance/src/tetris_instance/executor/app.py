@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tetris_instance.errors import RequestError, shown
+from tetris_instance.exchange import HANDLERS
 from tetris_instance.executor.device import Device
 from tetris_instance.executor.model import ServedModel
 from tetris_instance.executor.runner import Runner
+from tetris_instance.executor.token import Token
 from tetris_instance.metrics import Metrics
 from tetris_instance.protocol import ProtocolApp, Target, check_version
 from tetris_instance.queue import RETRY_AFTER_S, stopping
@@ -23,6 +28,26 @@ _VERSION = "1"
 _STATES = {"resident": "READY", "loading": "LOADING", "absent": "UNAVAILABLE"}
 
 
+class Authorized:
+    """Refuses requests without a token, whatever they ask for.
+
+    Args:
+        app: The application behind it.
+        token: The token.
+    """
+
+    def __init__(self, app: ASGIApp, token: Token) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http" and not self._token.allows(Request(scope).headers.get("authorization")):
+            refusal = {"error": "orders expect the header Authorization with the bearer token of this executor"}
+            app = JSONResponse(refusal, 403)
+        await app(scope, receive, send)
+
+
 class ExecutorApp(ProtocolApp):
     """Answers requests for the models of an executor.
 
@@ -30,10 +55,12 @@ class ExecutorApp(ProtocolApp):
         device: The executor's device.
         metrics: Metrics that count requests.
         body_bytes: Maximum size of a body, in bytes.
+        token: Token of orders, which have a port of their own; `None` if they come where requests do.
     """
 
-    def __init__(self, device: Device, metrics: Metrics, body_bytes: int) -> None:
+    def __init__(self, device: Device, metrics: Metrics, body_bytes: int, token: Token | None = None) -> None:
         super().__init__(metrics, body_bytes, "model_repository", "tetris_gpu")
+        self._token = token
         self._device = device
         self._models: Mapping[str, ServedModel] | None = None
         self._runner: Runner | None = None
@@ -54,10 +81,22 @@ class ExecutorApp(ProtocolApp):
         self._stopping = True
 
     def routes(self) -> list[Route]:
-        """Return the paths of the executor."""
+        """Return the paths for requests, with those for orders if these have no port of their own."""
+        return [*super().routes(), *(self._order_routes() if self._token is None else [])]
+
+    def orders(self) -> ASGIApp | None:
+        """Return the application for orders; `None` if they have no port of their own."""
+        if self._token is None:
+            return None
+        return Starlette(
+            routes=self._order_routes(),
+            exception_handlers=HANDLERS,
+            middleware=[Middleware(Authorized, token=self._token)],
+        )
+
+    def _order_routes(self) -> list[Route]:
         repository = "/v2/repository"
         return [
-            *super().routes(),
             Route("/v2/gpu", self._gpu),
             Route(f"{repository}/index", self._index, methods=["POST"]),
             Route(f"{repository}/models/{{name}}/load", self._load, methods=["POST"]),

@@ -10,6 +10,7 @@ from tetris_instance.executor.app import ExecutorApp
 from tetris_instance.executor.device import Device
 from tetris_instance.executor.model import ServedModel
 from tetris_instance.executor.runner import Runner
+from tetris_instance.executor.token import Token
 from tetris_instance.life import Life
 from tetris_instance.metrics import Metrics
 from tetris_instance.options import Options
@@ -21,14 +22,18 @@ class ExecutorServer(Life):
     Args:
         options: Options of the server.
         device: Its device; that of the options if it is left out.
+
+    Raises:
+        ConfigurationError: There is no token for orders.
     """
 
     def __init__(self, options: Options, device: Device | None = None) -> None:
         self._metrics = Metrics()
         self._device = device or Device(options.device, options.node)
-        self._app = ExecutorApp(self._device, self._metrics, options.body_bytes)
+        token = None if options.orders_token_file is None else Token(options.orders_token_file)
+        self._app = ExecutorApp(self._device, self._metrics, options.body_bytes, token)
         self._runner: Runner | None = None
-        super().__init__(options, self._app.asgi())
+        super().__init__(options, self._app.asgi(), self._app.orders())
 
     def _prepare(self) -> None:
         options = self._options
