@@ -1,6 +1,6 @@
 //! Pools of GPUs in the configuration: executors, policy and functions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -193,10 +193,10 @@ impl GpuPoolConfig {
     pub(super) fn check(&self, pool: &str) -> Result<(), String> {
         let field = |field: &str| format!("gpu_pool.{pool}.{field}");
         least(&field("poll"), self.poll_ms, 1)?;
+        let mut addresses = HashSet::new();
         for (at, address) in self.executors.iter().enumerate() {
-            let before = self.executors.get(..at).unwrap_or_default();
             let field = field(&format!("executors[{at}]"));
-            fields::listed_once(&field, *address, before.iter().copied())?;
+            fields::listed_once(&field, *address, &mut addresses)?;
         }
         for (name, function) in &self.function {
             let field = |of: &str| field(&format!("function.{name}.{of}"));
