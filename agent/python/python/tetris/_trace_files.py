@@ -215,9 +215,11 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     # A FIFO in its place must not make the load wait.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
             raise ValueError(f"{path} is not a regular file")
-        text = file.read(MAX_BYTES + 1)
+        # Python takes memory for as many bytes as it is told to read.
+        text = file.read(min(found.st_size, MAX_BYTES) + 1)
     if len(text) > MAX_BYTES:
         raise ValueError(f"{path} is longer than {MAX_BYTES} bytes")
     return text
