@@ -26,6 +26,7 @@ mod fuzz_corpus;
 #[path = "../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
 #[path = "../../../fuzz/heap.rs"]
+#[cfg(any(feature = "node", feature = "kubernetes"))]
 mod heap;
 mod http;
 mod ingest;
@@ -45,8 +46,10 @@ mod mount;
 mod namespace;
 mod node;
 #[path = "../../../fuzz/checks/node_message.rs"]
+#[cfg(feature = "node")]
 mod node_message;
 #[path = "../../../fuzz/seeds/node_message.rs"]
+#[cfg(feature = "node")]
 mod node_message_seeds;
 #[path = "../../../fuzz/checks/persisted_state.rs"]
 mod persisted_state;
