@@ -87,16 +87,20 @@ pub fn heavy() -> Vec<(&'static str, Vec<u8>)> {
     let address = |at: usize| format!("\"[::{at:x}]:1\"");
     let executors: Vec<_> = (0..20_000).map(address).collect();
     [
-        ("keys", keys(50_000)),
-        ("numbers", format!("a=[{}]", "1,".repeat(300_000))),
-        ("lists", format!("a=[{}]", "[],".repeat(300_000))),
-        ("tables", lines(50_000, |at| format!("[a.x{at:x}]"))),
-        ("comments", "#\n".repeat(400_000)),
+        ("keys", keys(25_000)),
+        ("numbers", format!("a=[{}]", "1,".repeat(100_000))),
+        ("lists", format!("a=[{}]", "[],".repeat(80_000))),
+        ("tables", lines(15_000, |at| format!("[a.x{at:x}]"))),
+        (
+            "dotted keys",
+            lines(2_000, |at| format!("x{at:x}{}=1", ".a".repeat(60))),
+        ),
+        ("comments", "#\n".repeat(130_000)),
         (
             "executors",
             format!("[gpu_pool.a]\nexecutors=[{}]", executors.join(",")),
         ),
-        ("too long", keys(500_000)),
+        ("too long", keys(50_000)),
     ]
     .map(|(name, text)| (name, text.into_bytes()))
     .into()

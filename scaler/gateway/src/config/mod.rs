@@ -20,9 +20,9 @@ use tetris_scaler_dispatch::Rules;
 pub use error::ConfigError;
 pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig, SharingConfig, TorporConfig};
 
-/// Longest file in bytes: that of a ConfigMap. In memory it takes about a hundred times as much while it
-/// is parsed.
-pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// Longest file in bytes: about a thousand functions. In memory a hostile one takes up to 640 times as much while it
+/// is parsed, a third of the memory that the manifests give the gateway.
+pub const MAX_CONFIG_BYTES: u64 = 256 << 10;
 /// Longest message about a file, in characters: the library repeats the line with the mistake.
 const MAX_MESSAGE_CHARS: usize = 500;
 
