@@ -142,7 +142,7 @@ async fn an_hour_without_an_api_server_has_no_leader_and_one_within_a_period_aft
         assert!(leadership.leads(), "it is back");
     };
     a.run(outage, |error| {
-        assert!(error.to_string().contains("tetris-scaler"))
+        assert!(error.to_string().contains("tetris-scaler"));
     })
     .await;
 }
