@@ -46,6 +46,10 @@ test-gpu *ARGS:
 fuzz *ARGS:
     tests/fuzz {{ARGS}}
 
+# An earlier commit's agent with today's daemon, and the reverse; compiles the earlier build the first time. Needs root
+test-compatibility *ARGS:
+    tests/compatibility-builds {{ARGS}}
+
 # All attacks at once on a daemon for ten minutes, or the seconds given, with limits of time. Needs root and an idle machine
 soak SECONDS='600':
     TETRIS_SOAK_SECONDS={{SECONDS}} TETRIS_SOAK_TIMES=1 tests/rust -E 'package(tetris-attacks) and test(soak::)' --no-capture

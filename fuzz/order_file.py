@@ -3,26 +3,19 @@
 The format is read by Python alone, so its target is too. Run by ``tests/fuzz order_file`` with the package's Python:
 
     python fuzz/order_file.py SECONDS
-
-Mutates the seeds in ``corpus/order_file``; an input that breaks a condition goes to ``artifacts/order_file``.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
-import random
-import sys
-import tempfile
-import time
 from pathlib import Path
 
-from tetris._order import OrderError, order_for, read_order
+from python_target import Target, instrumented, main
 
-HERE = Path(__file__).resolve().parent
-CORPUS = HERE / "corpus" / "order_file"
+with instrumented(__name__):
+    from tetris._order import OrderError, order_for, read_order
 
 #: Names of the model's tensors.
 NAMES = ["a", "b", "c"]
@@ -111,56 +104,10 @@ def check(folder: Path, content: bytes) -> bool:
     return True
 
 
-def mutated(chance: random.Random, corpus: list[bytes]) -> bytes:
-    """A seed with a few changes."""
-    content = bytearray(chance.choice(corpus)[:10_000])
-    for _ in range(chance.randint(1, 5)):
-        at = chance.randint(0, len(content))
-        match chance.randrange(5):
-            case 0:
-                content[at:at] = chance.choice(WORDS)
-            case 1:
-                del content[at : at + chance.randint(1, 8)]
-            case 2:
-                content[at : at + 1] = bytes([chance.randrange(256)])
-            case 3:
-                other = chance.choice(corpus)
-                begin = chance.randint(0, len(other))
-                content[at:at] = other[begin : begin + chance.randint(0, 40)]
-            case _:
-                content[at : at + 1] = bytes([(content[at] if at < len(content) else 0) ^ (1 << chance.randrange(8))])
-    return bytes(content)
-
-
-def main() -> None:
-    """Run for the number of seconds that the command line names."""
-    seconds = float(sys.argv[1])
-    # The package tells each file that it passes over.
-    logging.disable()
-    number = random.SystemRandom().randrange(1 << 32)
-    print(f"order_file: seed {number}", file=sys.stderr)
-    chance = random.Random(number)
-    corpus = [path.read_bytes() for path in sorted(CORPUS.iterdir())]
-    runs, accepted, end = 0, 0, time.monotonic() + seconds
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["TETRIS_ORDER_DIR"] = os.path.join(folder, "none")
-        while time.monotonic() < end:
-            content = mutated(chance, corpus)
-            try:
-                is_order = check(Path(folder), content)
-            except BaseException:
-                artifacts = HERE / "artifacts" / "order_file"
-                artifacts.mkdir(parents=True, exist_ok=True)
-                kept = artifacts / f"crash-{hashlib.sha1(content).hexdigest()}"
-                kept.write_bytes(content)
-                print(f"order_file: the input is {kept}", file=sys.stderr)
-                raise
-            runs += 1
-            accepted += is_order
-            if is_order and len(corpus) < 1000:
-                corpus.append(content)
-    print(f"order_file: {runs} runs, {accepted} orders, seed {number}", file=sys.stderr)
-
+TARGET = Target("order_file", seeds, check, WORDS)
 
 if __name__ == "__main__":
-    main()
+    # The package tells each file that it passes over.
+    logging.disable()
+    os.environ["TETRIS_ORDER_DIR"] = "/nonexistent"
+    main(TARGET)

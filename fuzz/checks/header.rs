@@ -6,6 +6,15 @@ use std::collections::BTreeMap;
 use safetensors::tensor::{Metadata, SafeTensors};
 use tetris_loader::header::{Header, HeaderProblem, LENGTH_FIELD_LEN, MAX_HEADER_LEN};
 
+use crate::heap::Bound;
+
+/// A tensor takes at least 20 bytes of the header in its shortest form, which no writer emits, and up to 300 of
+/// memory: its entry, where the list has just grown, and its name in the set of names. An entry of metadata takes 7
+/// bytes and about 100.
+pub const HEAP: Bound = Bound {
+    fixed: 64 << 10,
+    per_byte: 16,
+};
 /// The longest message in bytes: two quoted names, or one and a shape, each cut.
 const MAX_MESSAGE_LEN: usize = 8192;
 
@@ -55,7 +64,7 @@ fn check_as_is(file: &[u8]) -> Result<Header, HeaderProblem> {
 
 /// Parses with both and compares, for a file of `file_len` bytes that begins with `front`.
 fn agree(front: &[u8], file_len: u64) -> Result<Header, HeaderProblem> {
-    let ours = Header::parse(front, file_len);
+    let ours = HEAP.hold(front.len(), || Header::parse(front, file_len));
     match (&ours, reference(front, file_len)) {
         (Ok(header), Some(metadata)) => same(header, &metadata),
         (Ok(header), None) => panic!("accepted what the reference refuses: {header:?}"),

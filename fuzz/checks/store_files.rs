@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tetris_store_layout::{
-    Access, CreateOptions, DerivedId, DerivedKey, DerivedRecord, Digest, Layout, ManifestId,
-    ObjectRef, Store, TrustDomain,
+    Access, CreateOptions, DerivedId, DerivedKey, DerivedRecord, Digest, ManifestId, ObjectRef,
+    Store, TrustDomain,
 };
 
 /// First byte of an input: the file that the others are written to.
@@ -19,8 +19,7 @@ pub const HEADER: u8 = 0;
 pub const IDENTITY: u8 = 1;
 pub const DERIVED: u8 = 2;
 pub const PATH_HINT: u8 = 3;
-pub const LAYOUT: u8 = 4;
-const FILES: u8 = 5;
+const FILES: u8 = 4;
 
 /// Name of the record that holds the input.
 const NAME: Digest = Digest([0xab; 32]);
@@ -59,7 +58,6 @@ impl Site {
             HEADER => self.header(bytes),
             IDENTITY => self.identity(bytes),
             DERIVED => self.derived(bytes),
-            LAYOUT => layout(bytes),
             _ => self.path_hint(bytes),
         }
     }
@@ -148,19 +146,6 @@ impl Site {
         assert!(target.ends_with(last.path.as_os_str().as_bytes()));
         Ok(())
     }
-}
-
-/// Decodes a layout's table, whose integrity is its object's name.
-fn layout(bytes: &[u8]) -> Result<(), String> {
-    let layout = Layout::decode(bytes).map_err(|error| printable(&error))?;
-    assert!(layout.encode() == bytes, "a second encoding of {layout:?}");
-    for tensor in &layout.tensors {
-        let extent = tensor.extent().expect("it was checked");
-        let Some(place) = tensor.place else { continue };
-        let object = &layout.objects[place.object as usize];
-        assert!(place.offset + extent <= object.len, "{tensor:?}");
-    }
-    Ok(())
 }
 
 /// `input` with magic, version and checksum of its file put right. Nearly every change breaks those.

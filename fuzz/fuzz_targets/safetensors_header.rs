@@ -7,6 +7,8 @@ use libfuzzer_sys::fuzz_target;
 
 #[path = "../checks/header.rs"]
 mod check;
+#[path = "../heap.rs"]
+mod heap;
 
 fuzz_target!(|file: &[u8]| {
     let _ = check::check(file);

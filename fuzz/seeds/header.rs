@@ -183,6 +183,27 @@ const HOSTILE: &[Plain] = &[
     ),
 ];
 
+/// Headers of many short entries.
+pub fn heavy() -> Vec<(&'static str, Vec<u8>)> {
+    let of = |number: usize, entry: &dyn Fn(usize) -> String| {
+        let entries: Vec<_> = (0..number).map(entry).collect();
+        format!("{{{}}}", entries.join(","))
+    };
+    let tensor = |at| format!(r#""{at:x}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#);
+    let array = |at| format!(r#""{at:x}":["U8",[0],[0,0]]"#);
+    let dimensions = ["0"; 64].join(",");
+    let ranked = |at| format!(r#""{at:x}":["U8",[{dimensions}],[0,0]]"#);
+    let metadata = of(100_000, &|at| format!(r#""{at:x}":"""#));
+    [
+        ("tensors", of(20_000, &tensor)),
+        ("tensors as arrays", of(40_000, &array)),
+        ("dimensions", of(5_000, &ranked)),
+        ("metadata", format!(r#"{{"__metadata__":{metadata}}}"#)),
+    ]
+    .map(|(name, json)| (name, file(json.as_bytes(), 0)))
+    .into()
+}
+
 fn file(json: &[u8], data_len: usize) -> Vec<u8> {
     framed(json.len() as u64, json, data_len)
 }

@@ -4,12 +4,12 @@
 use std::fs;
 
 use tetris_store_layout::{
-    CreateOptions, DerivedKey, Dtype, FileIdentity, FileSystem, IdentityBy, IdentityKey, Layout,
-    LayoutPlace, LayoutTensor, ManifestId, ManifestKind, ObjectRef, Store, TensorId, TrustDomain,
+    CreateOptions, DerivedKey, FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestId,
+    ManifestKind, ObjectRef, Store, TensorId, TrustDomain,
 };
 
 use crate::store_files::{
-    DERIVED, HEADER, IDENTITY, LAYOUT, PATH_HINT, derived_record, repaired, with_crc,
+    DERIVED, HEADER, IDENTITY, PATH_HINT, derived_record, repaired, with_crc,
 };
 
 /// Name and content of every seed.
@@ -17,7 +17,6 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let (stat, sha256) = (identity(STAT), identity(SHA256));
     let of_domain = of(DERIVED, &derived(TrustDomain::User(1000)));
     let derived = of(DERIVED, &derived(TrustDomain::Owner));
-    let layout = of(LAYOUT, &layout().encode());
     let header = of(HEADER, &header(1_700_000_000));
     vec![
         ("valid-header", header.clone()),
@@ -52,14 +51,6 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             changed_within(&derived, 97, 0xff),
         ),
         ("hostile-derived-cut", repaired(&derived[..60])),
-        ("valid-layout", layout.clone()),
-        (
-            "valid-layout-of-nothing",
-            of(LAYOUT, &Layout::default().encode()),
-        ),
-        ("hostile-layout-cut", layout[..100].to_vec()),
-        ("hostile-layout-count", changed(&layout, 23, 0xff)),
-        ("hostile-layout-alias", changed(&layout, 176, 7)),
         ("hostile-path-relative", of(PATH_HINT, b"7:models")),
         ("hostile-path-without-namespace", of(PATH_HINT, b"/models")),
     ]
@@ -126,29 +117,4 @@ fn identity(by: IdentityBy) -> Vec<u8> {
 fn derived(domain: TrustDomain) -> Vec<u8> {
     let key = DerivedKey::new(TensorId::of(b"source"), "cast f32->bf16", 3).unwrap();
     derived_record(&key.in_domain(domain), &ObjectRef::of(b"result"))
-}
-
-/// Two tensors in one object, the second an alias of the first, and one without elements.
-fn layout() -> Layout {
-    let tensor = |name: &str, shape: &[u64], strides: &[u64], alias| LayoutTensor {
-        name: name.to_owned(),
-        dtype: Dtype::BF16,
-        shape: shape.to_vec(),
-        strides: strides.to_vec(),
-        place: (!shape.contains(&0)).then_some(LayoutPlace {
-            object: 0,
-            offset: 16,
-        }),
-        alias,
-    };
-    Layout {
-        sources: [TensorId::of(b"source")].into(),
-        objects: vec![ObjectRef::of(&[3; 64])],
-        tensors: vec![
-            tensor("weight", &[4, 6], &[6, 1], None),
-            tensor("transposed", &[6, 4], &[1, 6], Some(0)),
-            tensor("none", &[0], &[1], None),
-        ],
-        attributes: [("kernel".to_owned(), b"\x01packed".to_vec())].into(),
-    }
 }

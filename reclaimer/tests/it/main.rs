@@ -25,6 +25,9 @@ mod exit_codes_page;
 mod fuzz_corpus;
 #[path = "../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
+#[path = "../../../fuzz/heap.rs"]
+#[cfg(any(feature = "node", feature = "kubernetes"))]
+mod heap;
 mod http;
 mod ingest;
 #[path = "../../../deploy/tests/shared/json_schema.rs"]
@@ -42,6 +45,12 @@ mod mirror_process;
 mod mount;
 mod namespace;
 mod node;
+#[path = "../../../fuzz/checks/node_message.rs"]
+#[cfg(feature = "node")]
+mod node_message;
+#[path = "../../../fuzz/seeds/node_message.rs"]
+#[cfg(feature = "node")]
+mod node_message_seeds;
 #[path = "../../../fuzz/checks/persisted_state.rs"]
 mod persisted_state;
 #[path = "../../../fuzz/seeds/persisted_state.rs"]

@@ -236,13 +236,13 @@ async fn namespaces(
     State(api): State<Api>,
     Query(asked): Query<BTreeMap<String, String>>,
 ) -> Response {
+    if api.change(|state| state.is_down) {
+        return refusal(503, "ServiceUnavailable");
+    }
     if asked.get("watch").is_some_and(|watch| watch == "true") {
         return api.events(Kind::Namespace, asked["resourceVersion"].parse().unwrap());
     }
     api.change(|state| {
-        if state.is_down {
-            return refusal(503, "ServiceUnavailable");
-        }
         let all = state.namespaces.iter();
         let all: Vec<_> = all.map(|(name, uid)| metadata(name, uid, 1)).collect();
         list("PartialObjectMetadataList", &all, state.version)
@@ -278,6 +278,9 @@ async fn pod(State(api): State<Api>, Path(key): Path<(String, String)>) -> Respo
 
 /// Those of all nodes: the selector is left to the client to check.
 async fn pods(State(api): State<Api>, Query(asked): Query<BTreeMap<String, String>>) -> Response {
+    if api.change(|state| state.is_down) {
+        return refusal(503, "ServiceUnavailable");
+    }
     if asked.get("watch").is_some_and(|watch| watch == "true") {
         return api.events(Kind::Pod, asked["resourceVersion"].parse().unwrap());
     }

@@ -8,6 +8,7 @@ use reqwest::Client;
 use super::page::Page;
 use super::{Gateway, GatewayError, GatewayProblem};
 use crate::load::chain;
+use crate::shown::shown;
 
 /// Maximum size of a page in bytes: some 10,000 functions with instances.
 const MAX_PAGE: usize = 4 << 20;
@@ -77,5 +78,5 @@ impl GatewayClient {
 }
 
 fn unreachable(problem: &str) -> GatewayProblem {
-    GatewayProblem::Unreachable(problem.chars().take(256).collect())
+    GatewayProblem::Unreachable(shown(problem, 256))
 }

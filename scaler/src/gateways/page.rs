@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::resources::Percentile;
+use crate::shown::shown;
 use crate::state::Key;
 
 /// Supported version of the page.
@@ -171,7 +172,7 @@ impl Function {
 }
 
 fn short(text: &str) -> String {
-    text.chars().take(256).collect()
+    shown(text, 256)
 }
 
 #[cfg(test)]

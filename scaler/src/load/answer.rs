@@ -1,12 +1,18 @@
 //! Answers of Prometheus's `GET /api/v1/query`.
+//!
+//! An answer is parsed twice: for its kind, and for the results of that kind. The generic tree of JSON
+//! would take 30 bytes of memory and more for each byte of a hostile answer.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tetris_scaler_core::Rate;
 
 use super::LoadError;
+use crate::shown::shown;
 
 /// Maximum requests per second of a sample.
 const MOST: f64 = 1e9;
@@ -14,22 +20,36 @@ const MOST: f64 = 1e9;
 const MOST_SECONDS: f64 = 86_400.0;
 
 #[derive(Debug, Deserialize)]
-struct Answer {
-    data: Data,
+struct Answer<D> {
+    data: D,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Data {
-    result_type: String,
-    result: serde_json::Value,
+struct Kind<'a> {
+    #[serde(borrow)]
+    result_type: Cow<'a, str>,
+    #[serde(rename = "result")]
+    _result: IgnoredAny,
+}
+
+#[derive(Debug, Deserialize)]
+struct Data<R> {
+    result: R,
 }
 
 #[derive(Debug, Deserialize)]
 struct Sample {
     #[serde(default)]
-    metric: BTreeMap<String, String>,
+    metric: Labels,
     value: (f64, String),
+}
+
+/// The labels that count.
+#[derive(Debug, Default, Deserialize)]
+struct Labels {
+    #[serde(default)]
+    pod: Option<String>,
 }
 
 /// Error message of a refused query.
@@ -45,13 +65,10 @@ pub(super) struct Refusal {
 ///
 /// Fails if the answer is malformed, empty, or contains a value that is not a load.
 pub fn total(body: &[u8]) -> Result<Rate, LoadError> {
-    let data = data(body)?;
-    if data.result_type == "scalar" {
-        let (_, value): (f64, String) =
-            serde_json::from_value(data.result).map_err(|error| malformed(&error))?;
-        return rate(&value);
+    if is_scalar(body)? {
+        return rate(&scalar(body)?);
     }
-    let samples = samples(data)?;
+    let samples = samples(body)?;
     if samples.is_empty() {
         return Err(LoadError::Empty);
     }
@@ -66,9 +83,9 @@ pub fn total(body: &[u8]) -> Result<Rate, LoadError> {
 /// Fails if the answer is malformed or not an instant vector.
 pub fn by_pod(body: &[u8]) -> Result<BTreeMap<String, Rate>, LoadError> {
     let mut pods: BTreeMap<String, Rate> = BTreeMap::new();
-    for mut sample in samples(data(body)?)? {
+    for sample in samples(body)? {
         // An invalid sample leaves the load of its instance unknown.
-        let (Some(pod), Ok(load)) = (sample.metric.remove("pod"), rate(&sample.value.1)) else {
+        let (Some(pod), Ok(load)) = (sample.metric.pod, rate(&sample.value.1)) else {
             continue;
         };
         let sum = pods.entry(pod).or_default();
@@ -84,13 +101,10 @@ pub fn by_pod(body: &[u8]) -> Result<BTreeMap<String, Rate>, LoadError> {
 ///
 /// Fails if the answer is malformed, or has no latency.
 pub fn latency(body: &[u8]) -> Result<u64, LoadError> {
-    let data = data(body)?;
-    let values: Vec<String> = if data.result_type == "scalar" {
-        let (_, value): (f64, String) =
-            serde_json::from_value(data.result).map_err(|error| malformed(&error))?;
-        vec![value]
+    let values: Vec<String> = if is_scalar(body)? {
+        vec![scalar(body)?]
     } else {
-        let samples = samples(data)?.into_iter();
+        let samples = samples(body)?.into_iter();
         samples.map(|sample| sample.value.1).collect()
     };
     let mut most = None;
@@ -103,7 +117,7 @@ pub fn latency(body: &[u8]) -> Result<u64, LoadError> {
 /// Returns seconds in microseconds; `None` for the quantile of no requests.
 fn micros(value: &str) -> Result<Option<u64>, LoadError> {
     let not_a_latency = || LoadError::NotALatency {
-        value: value.chars().take(64).collect(),
+        value: shown(value, 64),
     };
     let seconds: f64 = value.parse().map_err(|_| not_a_latency())?;
     if seconds.is_nan() {
@@ -115,22 +129,39 @@ fn micros(value: &str) -> Result<Option<u64>, LoadError> {
     Ok(Some(Duration::from_secs_f64(seconds).as_micros() as u64))
 }
 
-fn data(body: &[u8]) -> Result<Data, LoadError> {
-    let answer: Answer = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
-    Ok(answer.data)
+fn is_scalar(body: &[u8]) -> Result<bool, LoadError> {
+    Ok(kind(body)? == "scalar")
 }
 
-fn samples(data: Data) -> Result<Vec<Sample>, LoadError> {
-    if data.result_type != "vector" {
-        let kind = data.result_type.chars().take(64).collect();
+fn kind(body: &[u8]) -> Result<Cow<'_, str>, LoadError> {
+    let answer: Answer<Kind<'_>> =
+        serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+    Ok(answer.data.result_type)
+}
+
+fn scalar(body: &[u8]) -> Result<String, LoadError> {
+    let (_, value): (f64, String) = result(body)?;
+    Ok(value)
+}
+
+fn samples(body: &[u8]) -> Result<Vec<Sample>, LoadError> {
+    let kind = kind(body)?;
+    if kind != "vector" {
+        let kind = shown(&kind, 64);
         return Err(LoadError::Kind { kind });
     }
-    serde_json::from_value(data.result).map_err(|error| malformed(&error))
+    result(body)
+}
+
+fn result<R: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<R, LoadError> {
+    let answer: Answer<Data<R>> =
+        serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+    Ok(answer.data.result)
 }
 
 fn rate(value: &str) -> Result<Rate, LoadError> {
     let not_a_load = || LoadError::NotALoad {
-        value: value.chars().take(64).collect(),
+        value: shown(value, 64),
     };
     let rps: f64 = value.parse().map_err(|_| not_a_load())?;
     if rps > MOST {
@@ -140,7 +171,7 @@ fn rate(value: &str) -> Result<Rate, LoadError> {
 }
 
 fn malformed(error: &serde_json::Error) -> LoadError {
-    let problem = error.to_string().chars().take(256).collect();
+    let problem = shown(&error.to_string(), 256);
     LoadError::Malformed { problem }
 }
 

@@ -8,7 +8,7 @@ mod answer;
 mod error;
 mod prometheus;
 
-pub use answer::{by_pod, total};
+pub use answer::{by_pod, latency, total};
 pub use error::{LoadError, PrometheusError};
 pub(crate) use prometheus::chain;
 pub use prometheus::{Prometheus, PrometheusOptions};

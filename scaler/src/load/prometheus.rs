@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use super::answer::{Refusal, by_pod, latency, total};
 use super::{LoadError, PrometheusError};
+use crate::shown::shown;
 
 /// Maximum size of an answer in bytes: some 10,000 samples.
 const MAX_ANSWER: usize = 4 << 20;
@@ -124,7 +125,7 @@ impl Prometheus {
         let refusal: Option<Refusal> = serde_json::from_slice(&body).ok();
         let problem = refusal.map_or_else(
             || "no reason given".to_owned(),
-            |refusal| refusal.error.chars().take(256).collect(),
+            |refusal| shown(&refusal.error, 256),
         );
         Err(LoadError::Refused { status, problem })
     }
@@ -187,7 +188,7 @@ fn certificates(path: &Path) -> Result<Vec<Certificate>, PrometheusError> {
 
 fn unreachable(problem: &str) -> LoadError {
     LoadError::Unreachable {
-        problem: problem.chars().take(256).collect(),
+        problem: shown(problem, 256),
     }
 }
 

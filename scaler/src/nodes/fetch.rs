@@ -171,7 +171,11 @@ async fn bounded(mut answer: Incoming, daemon: &Daemon, size: usize) -> Result<V
 }
 
 /// Decompresses a body, of at most `size` bytes.
-fn decompressed(body: &[u8], size: usize) -> Result<Vec<u8>, String> {
+///
+/// # Errors
+///
+/// Fails if the body is damaged, or has more bytes.
+pub fn decompressed(body: &[u8], size: usize) -> Result<Vec<u8>, String> {
     let limit = u64::try_from(size).unwrap_or(u64::MAX).saturating_add(1);
     let mut plain = Vec::new();
     let read = GzDecoder::new(body).take(limit).read_to_end(&mut plain);

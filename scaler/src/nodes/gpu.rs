@@ -8,7 +8,9 @@ use tetris_scaler_core::{GpuType, GpuView, MAX_GPUS};
 use tetris_store_layout::ObjectId;
 
 use super::object_text::ObjectText;
+use super::page::MAX_SHOWN;
 use crate::resources::stored_object;
+use crate::shown::shown;
 
 /// A GPU with the daemon's GPU mirror, as the page has it.
 #[derive(Debug, Deserialize)]
@@ -79,7 +81,13 @@ pub(super) fn gpus(entries: Vec<GpuEntry>) -> Result<Vec<NodeGpu>, String> {
     let usable = entries.into_iter().filter(|gpu| gpu.usable);
     let each = usable.map(|gpu| {
         let kind = gpu.kind.parse::<GpuType>();
-        let kind = kind.map_err(|error| format!("type of GPU {}: {error}", gpu.uuid))?;
+        let kind = kind.map_err(|error| {
+            let (uuid, problem) = (
+                shown(&gpu.uuid, MAX_SHOWN),
+                shown(&error.to_string(), MAX_SHOWN),
+            );
+            format!("type of GPU {uuid}: {problem}")
+        })?;
         let stores = gpu.stores.iter();
         let resident = stores.flat_map(|store| {
             let objects = store.objects.iter();

@@ -23,7 +23,7 @@ mod requests;
 mod tokens;
 
 pub use error::PollError;
-pub use fetch::Daemon;
+pub use fetch::{Daemon, decompressed};
 pub use gpu::NodeGpu;
 pub use page::{Page, Room};
 pub use poller::{Inventories, PollOptions, Poller};

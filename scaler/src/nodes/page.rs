@@ -8,9 +8,12 @@ use tetris_store_layout::ObjectId;
 use super::gpu::{GpuEntry, NodeGpu, gpus};
 use super::object_text::ObjectText;
 use crate::resources::stored_object;
+use crate::shown::shown;
 
 /// Supported version of the page.
 const VERSION: u32 = 1;
+/// Number of characters of a page that a message repeats.
+pub(super) const MAX_SHOWN: usize = 256;
 
 #[derive(Debug, Deserialize)]
 struct Document {
@@ -72,8 +75,10 @@ impl Page {
     ///
     /// Fails if the page is malformed, of another version, or of another node.
     pub fn read(body: &[u8], node: &str) -> Result<Self, String> {
-        let document: Document =
-            serde_json::from_slice(body).map_err(|error| format!("the page: {error}"))?;
+        let document: Document = serde_json::from_slice(body).map_err(|error| {
+            let problem = shown(&error.to_string(), MAX_SHOWN);
+            format!("the page: {problem}")
+        })?;
         if document.version != VERSION {
             return Err(format!(
                 "found version {} of the page, expected {VERSION}; use a scaler and a daemon of the same release",
@@ -81,6 +86,7 @@ impl Page {
             ));
         }
         if let Some(other) = document.node.filter(|name| name != node) {
+            let other = shown(&other, MAX_SHOWN);
             return Err(format!(
                 "found the page of node {other:?}, expected {node:?}"
             ));

@@ -16,15 +16,29 @@ mod fuzz_corpus;
 mod gateways;
 #[path = "../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
+#[path = "../../../fuzz/heap.rs"]
+mod heap;
+#[path = "../../../fuzz/checks/inventory_page.rs"]
+mod inventory_page;
+#[path = "../../../fuzz/seeds/inventory_page.rs"]
+mod inventory_page_seeds;
 mod keda;
 #[path = "../../../fuzz/checks/keda.rs"]
 mod keda_check;
 #[path = "../../../fuzz/seeds/keda.rs"]
 mod keda_seeds;
+#[path = "../../../fuzz/checks/loads_page.rs"]
+mod loads_page;
+#[path = "../../../fuzz/seeds/loads_page.rs"]
+mod loads_page_seeds;
 #[path = "../../../deploy/tests/shared/metrics_page.rs"]
 mod metrics_page;
 mod operator;
 mod plan;
+#[path = "../../../fuzz/checks/prometheus_answer.rs"]
+mod prometheus_answer;
+#[path = "../../../fuzz/seeds/prometheus_answer.rs"]
+mod prometheus_answer_seeds;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 mod served;

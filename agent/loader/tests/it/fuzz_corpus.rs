@@ -14,6 +14,14 @@ fn header_seeds_are_judged_as_their_names_say() {
 }
 
 #[test]
+fn a_header_of_many_entries_takes_no_more_memory_than_its_length_allows() {
+    for (name, file) in header_seeds::heavy() {
+        let checked = header_check::check(&file);
+        assert!(checked.is_ok(), "{name}: {checked:?}");
+    }
+}
+
+#[test]
 fn manifest_seeds_are_judged_as_their_names_say() {
     let seeds = manifest_seeds::seeds(manifest_repair::repaired);
     replay("manifest", &seeds, |bytes| {

@@ -5,6 +5,8 @@ mod fuzz_corpus;
 mod header_check;
 #[path = "../../../../fuzz/seeds/header.rs"]
 mod header_seeds;
+#[path = "../../../../fuzz/heap.rs"]
+mod heap;
 mod hostile_headers;
 #[path = "../../../../fuzz/checks/hub_index.rs"]
 mod hub_index;

@@ -241,7 +241,8 @@ def read_bytes(path: str | os.PathLike[str], *, model: str | os.PathLike[str] | 
             raise ValueError(f"{path} is not a regular file")
         if model is not None:
             check_writers(path, status, None if model == path else model)
-        text = file.read(MAX_BYTES + 1)
+        # Python takes memory for as many bytes as it is told to read.
+        text = file.read(min(status.st_size, MAX_BYTES) + 1)
     if len(text) > MAX_BYTES:
         raise ValueError(f"{path} is longer than {MAX_BYTES} bytes")
     return text

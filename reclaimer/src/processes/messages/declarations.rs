@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::fields::MissingField;
 use crate::keep_warm::{Declaration, DeclarationError, Freshness, Pod, WarmSet};
 use crate::records::millis;
 
@@ -28,7 +29,7 @@ pub struct Declarations {
 
 /// [`Freshness`] with the moment of the break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "state")]
+#[serde(rename_all = "kebab-case", tag = "state", try_from = "TrustFields")]
 pub enum Trust {
     /// There is no cluster.
     NoCluster,
@@ -43,14 +44,72 @@ pub enum Trust {
     },
 }
 
+/// Fields of a [`Trust`].
+#[derive(Deserialize)]
+struct TrustFields {
+    state: TrustState,
+    since_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum TrustState {
+    NoCluster,
+    Unknown,
+    Current,
+    Stale,
+}
+
+impl TryFrom<TrustFields> for Trust {
+    type Error = MissingField;
+
+    fn try_from(fields: TrustFields) -> Result<Self, MissingField> {
+        Ok(match fields.state {
+            TrustState::NoCluster => Self::NoCluster,
+            TrustState::Unknown => Self::Unknown,
+            TrustState::Current => Self::Current,
+            TrustState::Stale => Self::Stale {
+                since_ms: fields.since_ms.ok_or(MissingField("since_ms"))?,
+            },
+        })
+    }
+}
+
 /// Declarations of one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "PodFields")]
 pub struct PodDeclarations {
     /// The pod.
     #[serde(flatten)]
     pub pod: Pod,
     /// Its declarations, as its annotation has them.
     pub models: Vec<String>,
+}
+
+/// Fields of [`PodDeclarations`].
+#[derive(Deserialize)]
+struct PodFields {
+    namespace: String,
+    name: String,
+    uid: String,
+    models: Vec<String>,
+}
+
+impl From<PodFields> for PodDeclarations {
+    fn from(fields: PodFields) -> Self {
+        let PodFields {
+            namespace,
+            name,
+            uid,
+            models,
+        } = fields;
+        let pod = Pod {
+            namespace,
+            name,
+            uid,
+        };
+        Self { pod, models }
+    }
 }
 
 /// Declarations that no pod can have made.

@@ -3,6 +3,7 @@
 //! Unknown fields are ignored: during a rollout the processes of one daemon may be of two versions.
 
 mod declarations;
+mod fields;
 #[cfg(feature = "node")]
 mod namespaces;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reclaimer::engine::StoreRemoval;
 use crate::store::OpenStore;
+use fields::MissingField;
 
 pub use declarations::{
     DECLARATIONS_BYTES, DECLARATIONS_EVERY, DECLARATIONS_OLD, Declarations, DeclarationsError,
@@ -33,7 +35,7 @@ pub struct RemoveStore {
 
 /// Result of a [`RemoveStore`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "outcome")]
+#[serde(rename_all = "kebab-case", tag = "outcome", try_from = "RemovedFields")]
 pub enum RemovedStore {
     /// The store is gone.
     Removed,
@@ -44,6 +46,35 @@ pub enum RemovedStore {
         /// The reason.
         reason: String,
     },
+}
+
+/// Fields of a [`RemovedStore`].
+#[derive(Deserialize)]
+struct RemovedFields {
+    outcome: RemovedOutcome,
+    reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RemovedOutcome {
+    Removed,
+    InUse,
+    Failed,
+}
+
+impl TryFrom<RemovedFields> for RemovedStore {
+    type Error = MissingField;
+
+    fn try_from(fields: RemovedFields) -> Result<Self, MissingField> {
+        Ok(match fields.outcome {
+            RemovedOutcome::Removed => Self::Removed,
+            RemovedOutcome::InUse => Self::InUse,
+            RemovedOutcome::Failed => Self::Failed {
+                reason: fields.reason.ok_or(MissingField("reason"))?,
+            },
+        })
+    }
 }
 
 impl From<StoreRemoval> for RemovedStore {

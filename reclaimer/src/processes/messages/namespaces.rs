@@ -1,9 +1,15 @@
 //! Questions about pods and namespaces, from `volumes` to `cluster`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
 
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, IntoDeserializer as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::fields::MissingField;
 use crate::csi::{NamespaceError, PodName, PodPlace};
 
 /// Question for a pod's place: `POST /pods/place` of `cluster`, answered by
@@ -52,7 +58,7 @@ pub struct LivingNamespaces {
 }
 
 /// Answer to a question, or the reason that there is none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Asked<T> {
     /// There is none.
@@ -66,7 +72,7 @@ pub enum Asked<T> {
 
 /// A [`NamespaceError`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
+#[serde(rename_all = "kebab-case", tag = "kind", try_from = "ProblemFields")]
 pub enum NamespaceProblem {
     /// [`NamespaceError::Unknown`].
     Unknown {
@@ -97,6 +103,109 @@ pub enum NamespaceProblem {
         /// Its identifier.
         found: String,
     },
+}
+
+/// Fields of a [`NamespaceProblem`].
+#[derive(Deserialize)]
+struct ProblemFields {
+    kind: ProblemKind,
+    what: Option<String>,
+    problem: Option<String>,
+    next_step: Option<String>,
+    pod: Option<PodQuestion>,
+    namespace: Option<String>,
+    found: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ProblemKind {
+    Unknown,
+    NotFound,
+    OtherPod,
+    NotAUuid,
+}
+
+impl TryFrom<ProblemFields> for NamespaceProblem {
+    type Error = MissingField;
+
+    fn try_from(fields: ProblemFields) -> Result<Self, MissingField> {
+        let text = |field: Option<String>, name| field.ok_or(MissingField(name));
+        Ok(match fields.kind {
+            ProblemKind::Unknown => Self::Unknown {
+                what: text(fields.what, "what")?,
+                problem: text(fields.problem, "problem")?,
+                next_step: text(fields.next_step, "next_step")?,
+            },
+            ProblemKind::NotFound => Self::NotFound {
+                what: text(fields.what, "what")?,
+            },
+            ProblemKind::OtherPod => Self::OtherPod {
+                pod: fields.pod.ok_or(MissingField("pod"))?,
+                found: text(fields.found, "found")?,
+            },
+            ProblemKind::NotAUuid => Self::NotAUuid {
+                namespace: text(fields.namespace, "namespace")?,
+                found: text(fields.found, "found")?,
+            },
+        })
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Asked<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(AskedVisitor(PhantomData))
+    }
+}
+
+struct AskedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for AskedVisitor<T> {
+    type Value = Asked<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an answer or `error`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Asked<T>, A::Error> {
+        let mut error = None;
+        let others = WithoutError {
+            fields,
+            error: &mut error,
+        };
+        let answer = T::deserialize(MapAccessDeserializer::new(others));
+        match error {
+            Some(error) => Ok(Asked::Failed { error }),
+            None => answer.map(Asked::Answer),
+        }
+    }
+}
+
+/// The fields of an answer, without `error`, which is put aside.
+struct WithoutError<'a, A> {
+    fields: A,
+    error: &'a mut Option<NamespaceProblem>,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutError<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        while let Some(name) = self.fields.next_key::<Cow<'de, str>>()? {
+            if name != "error" {
+                return seed.deserialize(name.into_deserializer()).map(Some);
+            }
+            *self.error = Some(self.fields.next_value()?);
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.fields.next_value_seed(seed)
+    }
 }
 
 impl<T> Asked<T> {

@@ -1,6 +1,8 @@
 //! Namespaces of pods, and the set of living namespaces.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use http::{Request, Response};
@@ -8,8 +10,11 @@ use serde_json::{Value, json};
 use tetris_node::csi::{NamespaceError, Namespaces, PodName, PodPlace};
 use tetris_node::kubernetes::{KnownNamespaces, watch_namespaces};
 use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tower_test::mock;
 
+use crate::api::Api;
+use crate::heap;
 use crate::kubernetes::server::status;
 
 type Mock = mock::Handle<Request<kube::client::Body>, Response<Body>>;
@@ -265,4 +270,43 @@ async fn the_watch_tells_what_lives_and_a_broken_one_takes_nothing_out() {
     watched.until(&["b", "c", "d"]).await;
     watched.list(&["c", "e"], "").await;
     watched.until(&["c", "e"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_stay_while_the_server_is_away_for_an_hour_and_are_right_soon_after() {
+    let api = Api::new();
+    let (blue, green) = (api.make("blue"), api.make("green"));
+    let client = kube::Client::new(api.router(), "default");
+    let (sender, mut living) = watch::channel(None);
+    let faults = AtomicUsize::new(0);
+    let count = |_| {
+        faults.fetch_add(1, Ordering::Relaxed);
+    };
+    let outage = async {
+        let both = BTreeSet::from([blue.clone(), green]);
+        living.wait_for(Option::is_some).await.unwrap();
+        api.set_silent(true);
+        api.set_down(true);
+        // The first part of it is the time in which a silent watch is noticed.
+        sleep(Duration::from_mins(15)).await;
+        let held = heap::held();
+        sleep(Duration::from_mins(45)).await;
+        let (attempts, grown) = (faults.load(Ordering::Relaxed), heap::held() - held);
+        assert!((60..=400).contains(&attempts), "{attempts} attempts");
+        assert!(
+            grown <= 16 << 10,
+            "{grown} bytes more than early in the outage"
+        );
+        assert_eq!(living.borrow().as_ref(), Some(&both));
+        api.remove("green");
+        let red = api.make("red");
+        api.set_down(false);
+        let expected = Some(BTreeSet::from([blue, red]));
+        let back = living.wait_for(|found| *found == expected);
+        timeout(Duration::from_mins(1), back)
+            .await
+            .expect("within one wait")
+            .unwrap();
+    };
+    watch_namespaces(client, sender, count, outage).await;
 }

@@ -1,10 +1,12 @@
 //! The API server is away: at the start, in between, and while the daemon was restarted.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tetris_node::keep_warm::{Freshness, WarmSet};
 use tetris_node::kubernetes::Fault;
+use tokio::time::Instant;
 
+use crate::heap;
 use crate::kubernetes::server::pod;
 use crate::kubernetes::watched::{Watched, known, pods};
 
@@ -45,6 +47,39 @@ async fn a_server_that_goes_down_leaves_every_pod_in_force_since_then() {
     assert_eq!(watched.set.borrow().freshness, Freshness::Stale { since });
     call.pods(&[pod("a", "bert"), pod("b", "gpt2")]);
     assert_eq!(watched.next().await, ("current", both));
+}
+
+/// The longest wait between two attempts: kube's backoff of 30 s, with its jitter.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_for_an_hour_is_asked_seldom_and_found_within_one_wait() {
+    let mut watched = Watched::start();
+    let watch = watched.server.sync(&[pod("a", "bert")]).await;
+    watched.next().await;
+    watch.reset();
+    assert_eq!(watched.next().await, ("stale", pods([("a", "bert")])));
+    let began = Instant::now();
+    let (mut last, mut asked, mut held) = (began, 0, None);
+    while began.elapsed() < Duration::from_hours(1) {
+        watched.server.next_list().await.refuse();
+        assert!(last.elapsed() <= LONGEST_WAIT, "{:?}", last.elapsed());
+        (last, asked) = (Instant::now(), asked + 1);
+        if asked == 40 {
+            held = Some(heap::held());
+        }
+    }
+    assert!((60..=400).contains(&asked), "{asked} attempts in an hour");
+    assert_eq!(watched.unchanged(), ("stale", pods([("a", "bert")])));
+    let grown = heap::held() - held.expect("an hour has 40 attempts");
+    assert!(
+        grown <= 8 << 10,
+        "{grown} bytes more than early in the outage"
+    );
+    let call = watched.server.next_list().await;
+    assert!(last.elapsed() <= LONGEST_WAIT, "{:?}", last.elapsed());
+    call.pods(&[pod("b", "gpt2")]);
+    assert_eq!(watched.next().await, ("current", pods([("b", "gpt2")])));
 }
 
 #[tokio::test(start_paused = true)]

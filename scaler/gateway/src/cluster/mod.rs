@@ -146,4 +146,6 @@ fn dynamic<K: Resource<DynamicType = ()>>(client: &Client) -> Api<DynamicObject>
 pub(crate) use tetris_scaler::run::client;
 
 #[cfg(test)]
+mod outage;
+#[cfg(test)]
 mod tests;

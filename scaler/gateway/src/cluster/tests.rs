@@ -17,36 +17,39 @@ fn object(value: Value) -> DynamicObject {
     serde_json::from_value(value).unwrap()
 }
 
-fn function(slo_ms: u64) -> FunctionRecord {
-    FunctionRecord::read(object(json!({
+pub(super) fn function_object(slo_ms: u64) -> Value {
+    json!({
         "apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction",
         "metadata": {"name": "embed", "namespace": "search", "uid": "u"},
         "spec": {
             "profile": "minilm", "slo": {"latencyMillis": slo_ms}, "load": {"static": {"requestsPerSecond": 1.0}},
             "template": {"spec": {"containers": [{"name": "main", "image": "server"}]}},
         },
-    })))
+    })
 }
 
-fn profile() -> ProfileRecord {
+fn function(slo_ms: u64) -> FunctionRecord {
+    FunctionRecord::read(object(function_object(slo_ms)))
+}
+
+pub(super) fn profile_object() -> Value {
     let measured = json!({
         "cpuMillis": 2_000, "ownBytes": 1_000, "batch": 4, "concurrency": 2,
         "latencyMicros": {"p50": 40_000, "p90": 45_000, "p95": 50_000, "p99": 60_000},
     });
-    ProfileRecord::read(&object(json!({
+    json!({
         "apiVersion": "tetris.dev/v1alpha1", "kind": "ModelProfile",
         "metadata": {"name": "minilm", "namespace": "search", "uid": "p"},
         "spec": {"model": "minilm", "unlistedBytes": 10, "configurations": [measured]},
-    })))
+    })
 }
 
-fn pod(
-    name: &str,
-    configuration: &str,
-    status: &Value,
-    more: &Value,
-) -> (Key, Arc<InstanceRecord>) {
-    let mut pod = json!({
+fn profile() -> ProfileRecord {
+    ProfileRecord::read(&object(profile_object()))
+}
+
+pub(super) fn pod_object(name: &str, configuration: &str, status: &Value) -> Value {
+    json!({
         "metadata": {
             "name": name, "namespace": "search", "uid": name,
             "labels": {"tetris.dev/function": "embed", "tetris.dev/configuration": configuration},
@@ -55,7 +58,16 @@ fn pod(
             {"name": "metrics", "containerPort": 9}, {"name": "http", "containerPort": 8080},
         ]}]},
         "status": status,
-    });
+    })
+}
+
+fn pod(
+    name: &str,
+    configuration: &str,
+    status: &Value,
+    more: &Value,
+) -> (Key, Arc<InstanceRecord>) {
+    let mut pod = pod_object(name, configuration, status);
     for (field, value) in more.as_object().unwrap() {
         pod["metadata"][field] = value.clone();
     }
@@ -64,7 +76,7 @@ fn pod(
     (key, Arc::new(InstanceRecord::read(&pod).unwrap()))
 }
 
-fn ready(ip: &str) -> Value {
+pub(super) fn ready(ip: &str) -> Value {
     json!({"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]})
 }
 

@@ -1,6 +1,6 @@
 //! Ranges of a configuration, and the function that each part stands for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use tetris_scaler_core::MAX_BATCH;
 use tetris_scaler_dispatch::{Capacity, Rules};
@@ -73,6 +73,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
 impl FunctionConfig {
     fn check(&self, name: &str) -> Result<(), String> {
         fields::slo(&format!("function.{name}.slo"), self.slo_ms)?;
+        let mut addresses = HashSet::new();
         for (at, one) in self.instance.iter().enumerate() {
             let field = |field: &str| format!("function.{name}.instance[{at}].{field}");
             for (name, found) in [("batch", one.batch), ("concurrency", one.concurrency)] {
@@ -84,9 +85,7 @@ impl FunctionConfig {
                 }
             }
             least(&field("latency"), one.latency_ms, 1)?;
-            let before = self.instance.get(..at).unwrap_or_default();
-            let before = before.iter().map(|other| other.address);
-            fields::listed_once(&field("address"), one.address, before)?;
+            fields::listed_once(&field("address"), one.address, &mut addresses)?;
         }
         Ok(())
     }

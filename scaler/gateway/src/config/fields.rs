@@ -1,5 +1,6 @@
 //! Checks of single fields. Their errors name the field.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use tetris_scaler_core::Slo;
@@ -29,14 +30,14 @@ pub(super) fn slo(field: &str, slo_ms: u64) -> Result<Slo, String> {
     slo.map_err(|error| format!("{field}: {error}"))
 }
 
-/// Checks that an address is not among those `before` it.
+/// Checks that an address is not among those `before` it, and adds it to them.
 pub(super) fn listed_once(
     field: &str,
     address: SocketAddr,
-    before: impl IntoIterator<Item = SocketAddr>,
+    before: &mut HashSet<SocketAddr>,
 ) -> Result<(), String> {
-    if before.into_iter().any(|one| one == address) {
-        return Err(format!("{field} is {address} again; list each one once"));
+    if before.insert(address) {
+        return Ok(());
     }
-    Ok(())
+    Err(format!("{field} is {address} again; list each one once"))
 }

@@ -1,6 +1,6 @@
 //! Pools of GPUs in the configuration: executors, policy and functions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -247,10 +247,10 @@ impl GpuPoolConfig {
         let field = |field: &str| format!("gpu_pool.{pool}.{field}");
         self.check_orders(field)?;
         least(&field("poll"), self.poll_ms, 1)?;
+        let mut addresses = HashSet::new();
         for (at, address) in self.executors.iter().enumerate() {
-            let before = self.executors.get(..at).unwrap_or_default();
             let field = field(&format!("executors[{at}]"));
-            fields::listed_once(&field, *address, before.iter().copied())?;
+            fields::listed_once(&field, *address, &mut addresses)?;
         }
         for (name, function) in &self.function {
             let field = |of: &str| field(&format!("function.{name}.{of}"));

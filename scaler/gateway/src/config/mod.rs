@@ -6,6 +6,8 @@ mod fields;
 mod gpu;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -17,6 +19,12 @@ use tetris_scaler_dispatch::Rules;
 
 pub use error::ConfigError;
 pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig, SharingConfig, TorporConfig};
+
+/// Longest file in bytes: about a thousand functions. In memory a hostile one takes up to 640 times as much while it
+/// is parsed, a third of the memory that the manifests give the gateway.
+pub const MAX_CONFIG_BYTES: u64 = 256 << 10;
+/// Longest message about a file, in characters: the library repeats the line with the mistake.
+const MAX_MESSAGE_CHARS: usize = 500;
 
 /// A configuration file, `gateway.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -284,7 +292,7 @@ impl Config {
     ///
     /// Fails if the file cannot be read, or a field is unknown or out of range.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        let text = text_of(path).map_err(|source| ConfigError::Read {
             path: path.to_owned(),
             source,
         })?;
@@ -300,11 +308,38 @@ impl Config {
     ///
     /// The first mistake, with its line or field.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() as u64 > MAX_CONFIG_BYTES {
+            return Err(format!(
+                "found more than {MAX_CONFIG_BYTES} bytes, expected {MAX_CONFIG_BYTES} at most"
+            ));
+        }
         let config: Self =
-            toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
-        check::check(&config)?;
+            toml::from_str(text).map_err(|error| shown(error.to_string().trim_end()))?;
+        check::check(&config).map_err(|problem| shown(&problem))?;
         Ok(config)
     }
+}
+
+/// Reads no more than shows that a file is too long.
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?;
+    file.take(MAX_CONFIG_BYTES + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The beginning of a message that repeats parts of the file.
+fn shown(message: &str) -> String {
+    let visible = |letter: char| match letter {
+        '\n' => letter,
+        control if control.is_control() => '\u{fffd}',
+        letter => letter,
+    };
+    message
+        .chars()
+        .take(MAX_MESSAGE_CHARS)
+        .map(visible)
+        .collect()
 }
 
 fn bytes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {

@@ -6,6 +6,8 @@ use serde::Deserialize;
 const MAX_PARTS: usize = 16_384;
 /// Largest number of models of an executor.
 const MAX_MODELS: usize = 4_096;
+/// Number of characters of a page that a message repeats.
+const MAX_SHOWN: usize = 256;
 
 /// State of an executor and its GPU. Unknown fields are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -93,7 +95,8 @@ impl GpuStatus {
     ///
     /// The field that is wrong, as a text.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
-        let status: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let status: Self =
+            serde_json::from_slice(text).map_err(|error| shown(&error.to_string()))?;
         if status.models.len() > MAX_MODELS {
             let found = status.models.len();
             return Err(format!("{found} models, expected {MAX_MODELS} at most"));
@@ -101,7 +104,7 @@ impl GpuStatus {
         for model in &status.models {
             let parts = model.parts.as_ref().map_or(0, Vec::len);
             if parts > MAX_PARTS {
-                let name = &model.name;
+                let name = shown(&model.name);
                 return Err(format!(
                     "model `{name}`: {parts} parts, expected {MAX_PARTS} at most"
                 ));
@@ -115,6 +118,18 @@ impl GpuStatus {
         let mut models = self.models.iter();
         models.any(|one| one.state == Residency::Loading)
     }
+}
+
+/// The beginning of an executor's text, for a log.
+fn shown(text: &str) -> String {
+    let visible = |letter: char| {
+        if letter.is_control() {
+            '\u{fffd}'
+        } else {
+            letter
+        }
+    };
+    text.chars().take(MAX_SHOWN).map(visible).collect()
 }
 
 #[cfg(test)]

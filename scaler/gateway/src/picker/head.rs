@@ -9,7 +9,11 @@ use crate::problem::Problem;
 use crate::proxy::headers;
 
 /// Reads the head of a request.
-pub(super) fn request(head: &HttpHeaders) -> Result<Request<()>, Problem> {
+///
+/// # Errors
+///
+/// The answer to the client of a request without a valid head.
+pub fn request(head: &HttpHeaders) -> Result<Request<()>, Problem> {
     let mut request = Request::new(());
     // Headers are those of HTTP/2, and gRPC is known by that.
     *request.version_mut() = Version::HTTP_2;
@@ -53,7 +57,7 @@ pub(super) fn request(head: &HttpHeaders) -> Result<Request<()>, Problem> {
 }
 
 /// Reads the status of a response.
-pub(super) fn status(head: &HttpHeaders) -> Option<StatusCode> {
+pub fn status(head: &HttpHeaders) -> Option<StatusCode> {
     let mut all = head.headers.iter().flat_map(|all| &all.headers);
     let status = all.find(|header| header.key == ":status")?;
     StatusCode::from_bytes(status.bytes()).ok()

@@ -20,7 +20,7 @@
 
 mod answer;
 mod exchange;
-mod head;
+pub mod head;
 pub mod health;
 mod held;
 mod inbound;

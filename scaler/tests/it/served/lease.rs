@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tetris_scaler::lease::{Elector, LeaseError, Names, Timing};
-use tokio::time::advance;
+use tokio::time::{advance, sleep};
 
+use crate::heap;
 use crate::served::api::Api;
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/tetris-system/leases/tetris-scaler";
@@ -112,6 +113,38 @@ async fn an_api_server_that_fails_ends_leadership_in_time() {
     advance(Duration::from_secs(10)).await;
     assert!(!a.leadership().leads());
     assert!(Timing::try_new(2).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_without_an_api_server_has_no_leader_and_one_within_a_period_after_it() {
+    let api = api();
+    let mut a = elector(&api, "a");
+    let leadership = a.leadership();
+    let timing = Timing::try_new(15).unwrap();
+    let outage = async {
+        sleep(timing.period()).await;
+        assert!(leadership.leads());
+        api.with(|state| state.fails_with = Some(503));
+        let asked = api.with(|state| state.asked.len());
+        sleep(timing.duration()).await;
+        let held = heap::held();
+        for _ in 0..3_600 {
+            sleep(Duration::from_secs(1)).await;
+            assert!(!leadership.leads(), "others may hold the lease");
+        }
+        // The simulated server keeps each request.
+        let asked = api.with(|state| state.asked.drain(asked..).count());
+        assert!((1_200..=1_600).contains(&asked), "{asked} requests");
+        let grown = heap::held() - held;
+        assert!(grown <= 512 << 10, "{grown} bytes more than at its begin");
+        api.with(|state| state.fails_with = None);
+        sleep(timing.period()).await;
+        assert!(leadership.leads(), "it is back");
+    };
+    a.run(outage, |error| {
+        assert!(error.to_string().contains("tetris-scaler"));
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ mod daemons;
 mod gates;
 mod lease;
 mod metrics;
+mod outage;
 mod prometheus;
 mod resources_page;
 mod rules;

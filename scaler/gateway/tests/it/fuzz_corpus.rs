@@ -1,0 +1,50 @@
+//! Every committed seed of the fuzz targets of the gateway, through the check that the target runs,
+//! without a fuzzer.
+
+use crate::replay::replay;
+use crate::{
+    ext_proc, ext_proc_seeds, gateway_config, gateway_config_seeds, gpu_page, gpu_page_seeds,
+};
+
+#[test]
+fn configurations_are_judged_as_their_names_say() {
+    replay("gateway_config", &gateway_config_seeds::seeds(), |bytes| {
+        gateway_config::check(bytes).is_ok()
+    });
+}
+
+#[test]
+fn a_configuration_of_many_entries_takes_no_more_memory_than_its_length_allows() {
+    for (name, bytes) in gateway_config_seeds::heavy() {
+        let checked = gateway_config::check(&bytes);
+        let is_valid = matches!(name, "comments" | "executors");
+        assert_eq!(checked.is_ok(), is_valid, "{name}: {checked:?}");
+    }
+}
+
+#[test]
+fn pages_of_executors_are_judged_as_their_names_say() {
+    replay("gpu_page", &gpu_page_seeds::seeds(), |bytes| {
+        gpu_page::check(bytes).is_ok()
+    });
+}
+
+#[test]
+fn a_page_of_many_models_takes_no_more_memory_than_its_length_allows() {
+    for (name, bytes) in gpu_page_seeds::heavy() {
+        let checked = gpu_page::check(&bytes);
+        assert_eq!(checked.is_ok(), !name.contains("too many"), "{name}");
+    }
+}
+
+#[test]
+fn messages_of_data_planes_are_judged_as_their_names_say() {
+    replay("ext_proc", &ext_proc_seeds::seeds(), ext_proc::check);
+}
+
+#[test]
+fn a_message_of_many_headers_takes_no_more_memory_than_its_length_allows() {
+    for (name, bytes) in ext_proc_seeds::heavy() {
+        assert!(!ext_proc::check(&bytes), "{name}");
+    }
+}
