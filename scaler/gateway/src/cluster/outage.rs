@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::Cluster;
 use super::tests::{function_object, pod_object, profile_object, ready};
 use crate::config::{ClusterDefaults, Limits, Timeouts};
+use crate::memory::{Memory, Sizes};
 use crate::metrics::Metrics;
 use crate::proxy::Proxy;
 
@@ -106,7 +107,9 @@ async fn instances_stay_while_the_api_server_is_away_for_an_hour_and_are_right_s
         "tetris-system".to_owned(),
         ClusterDefaults::default(),
     );
-    let proxy = Proxy::new(&Limits::default(), Timeouts::default(), Metrics::new());
+    let limits = Limits::default();
+    let memory = Memory::new(Sizes::of(&limits, None));
+    let proxy = Proxy::new(&limits, Timeouts::default(), Metrics::new(), memory);
     let outage = async {
         until(&proxy, &["10.0.0.1"]).await;
         server.pods.send_replace(None);

@@ -235,10 +235,10 @@ impl GpuPoolConfig {
                 }
             ));
         }
+        let mut addresses = HashSet::new();
         for (at, address) in self.orders.iter().enumerate() {
-            let before = self.orders.get(..at).unwrap_or_default();
             let field = field(&format!("orders[{at}]"));
-            fields::listed_once(&field, *address, before.iter().copied())?;
+            fields::listed_once(&field, *address, &mut addresses)?;
         }
         Ok(())
     }
