@@ -5,6 +5,9 @@ use std::net::SocketAddr;
 use tetris_scaler_core::InventoryFull;
 use thiserror::Error;
 
+/// Number of characters of a page that a message repeats.
+pub(super) const MAX_SHOWN: usize = 256;
+
 /// The reason a node's inventory is unknown.
 #[derive(Debug, Error)]
 #[non_exhaustive]

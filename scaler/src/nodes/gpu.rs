@@ -7,8 +7,8 @@ use serde::Deserialize;
 use tetris_scaler_core::{GpuType, GpuView, MAX_GPUS};
 use tetris_store_layout::ObjectId;
 
+use super::error::MAX_SHOWN;
 use super::object_text::ObjectText;
-use super::page::MAX_SHOWN;
 use crate::resources::stored_object;
 use crate::shown::shown;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tetris_store_layout::ObjectId;
 
+use super::error::MAX_SHOWN;
 use super::gpu::{GpuEntry, NodeGpu, gpus};
 use super::object_text::ObjectText;
 use crate::resources::stored_object;
@@ -12,8 +13,6 @@ use crate::shown::shown;
 
 /// Supported version of the page.
 const VERSION: u32 = 1;
-/// Number of characters of a page that a message repeats.
-pub(super) const MAX_SHOWN: usize = 256;
 
 #[derive(Debug, Deserialize)]
 struct Document {
