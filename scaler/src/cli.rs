@@ -108,15 +108,9 @@ pub struct Run {
     /// Service account of the scaler, of which the daemons get tokens
     #[arg(long, value_name = "NAME", default_value = "tetris-scaler")]
     pub service_account: String,
-    /// Name of this replica in the lease
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "POD_NAME",
-        hide_env_values = true,
-        default_value = "tetris-scaler"
-    )]
-    pub pod: String,
+    /// Name of this replica's pod, for the lease and for tokens, which end with the pod; without it, the lease has "tetris-scaler"
+    #[arg(long, value_name = "NAME", env = "POD_NAME", hide_env_values = true)]
+    pub pod: Option<String>,
     /// Name of the lease
     #[arg(long, value_name = "NAME", default_value = "tetris-scaler")]
     pub lease: String,

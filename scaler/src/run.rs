@@ -118,7 +118,12 @@ pub async fn run_with(
         metrics: Arc::clone(&metrics),
         ready: Arc::default(),
     };
-    let tokens = Tokens::new(client.clone(), &args.namespace, &args.service_account);
+    let tokens = Tokens::new(
+        client.clone(),
+        &args.namespace,
+        &args.service_account,
+        args.pod.as_deref(),
+    );
     let operator = Operator {
         options: options(args),
         client,
@@ -274,5 +279,6 @@ fn prometheus(args: &Run) -> Result<Option<Prometheus>, PrometheusError> {
 
 /// Returns the pod's name with a random suffix, which no earlier process of that name had.
 fn identity(args: &Run) -> String {
-    format!("{}_{:016x}", args.pod, rand::random::<u64>())
+    let pod = args.pod.as_deref().unwrap_or("tetris-scaler");
+    format!("{pod}_{:016x}", rand::random::<u64>())
 }

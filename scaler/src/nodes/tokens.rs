@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -13,10 +13,9 @@ use tokio::time::Instant;
 
 use crate::load::chain;
 
-/// Requested life of a token in seconds. The API server may choose another.
-const LIFE_SECONDS: i64 = 3600;
-/// Shortest life that the API server gives.
-const LEAST_SECONDS: i64 = 600;
+/// Requested life of a token in seconds: the shortest that the API server gives, and the longest
+/// that the admission policy of the scaler's account allows. The API server may choose another.
+const LIFE_SECONDS: i64 = 600;
 
 /// Tokens of a service account for audiences, from the API server. Each is used for four fifths of
 /// its life.
@@ -24,6 +23,7 @@ pub struct Tokens {
     client: Client,
     namespace: String,
     account: String,
+    pod: Option<String>,
     made: Mutex<HashMap<String, Token>>,
 }
 
@@ -33,23 +33,35 @@ struct Token {
     until: Instant,
 }
 
+fn bound_to(pod: &str) -> BoundObjectReference {
+    BoundObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: Some(pod.to_owned()),
+        uid: None,
+    }
+}
+
 impl fmt::Debug for Tokens {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Tokens")
             .field("namespace", &self.namespace)
             .field("account", &self.account)
+            .field("pod", &self.pod)
             .finish_non_exhaustive()
     }
 }
 
 impl Tokens {
-    /// Tokens of the service account `account` in `namespace`, whose own client may make them.
-    pub fn new(client: Client, namespace: &str, account: &str) -> Self {
+    /// Tokens of the service account `account` in `namespace`, whose own client may make them. They
+    /// end with the pod `pod` of that namespace, if one is given.
+    pub fn new(client: Client, namespace: &str, account: &str, pod: Option<&str>) -> Self {
         Self {
             client,
             namespace: namespace.to_owned(),
             account: account.to_owned(),
+            pod: pod.map(str::to_owned),
             made: Mutex::default(),
         }
     }
@@ -67,8 +79,8 @@ impl Tokens {
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
                 audiences: Some(vec![audience.to_owned()]),
+                bound_object_ref: self.pod.as_deref().map(bound_to),
                 expiration_seconds: Some(LIFE_SECONDS),
-                ..TokenRequestSpec::default()
             }),
             ..TokenRequest::default()
         };
@@ -79,7 +91,7 @@ impl Tokens {
             .await
             .map_err(|error| chain(&error))?;
         let seconds = answer.spec.and_then(|spec| spec.expiration_seconds);
-        let seconds = seconds.unwrap_or(LEAST_SECONDS);
+        let seconds = seconds.unwrap_or(LIFE_SECONDS);
         let life = Duration::from_secs(seconds.try_into().unwrap_or_default());
         let text = answer.status.and_then(|status| status.token);
         let text = text.ok_or("the API server answered without a token")?;

@@ -405,6 +405,64 @@ pub fn event(namespace: &str) -> Value {
     })
 }
 
+/// A request for a token, as the scaler sends it.
+pub fn token_request() -> Value {
+    json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {
+            "audiences": [format!("tetris-node/sha256:{}", "0a".repeat(32))],
+            "expirationSeconds": 600,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "tetris-scaler-1"},
+        },
+    })
+}
+
+/// Requests for tokens that are good for more than a daemon, for longer, or without the pod.
+pub fn of_a_token_request() -> Vec<Change> {
+    vec![
+        ("no audiences", |it| {
+            it["spec"].as_object_mut().unwrap().remove("audiences");
+        }),
+        ("an empty list of audiences", |it| {
+            it["spec"]["audiences"] = json!([]);
+        }),
+        ("the API server", |it| {
+            it["spec"]["audiences"] = json!(["https://kubernetes.default.svc"]);
+        }),
+        ("the API server beside a daemon", |it| {
+            it["spec"]["audiences"]
+                .as_array_mut()
+                .unwrap()
+                .push("https://kubernetes.default.svc".into());
+        }),
+        ("an audience that begins as a daemon's", |it| {
+            let audience = format!("{}, other", it["spec"]["audiences"][0].as_str().unwrap());
+            it["spec"]["audiences"] = json!([audience]);
+        }),
+        ("a longer life", |it| {
+            it["spec"]["expirationSeconds"] = 601.into();
+        }),
+        ("the usual life", |it| {
+            it["spec"]
+                .as_object_mut()
+                .unwrap()
+                .remove("expirationSeconds");
+        }),
+        ("no pod", |it| {
+            it["spec"].as_object_mut().unwrap().remove("boundObjectRef");
+        }),
+        ("a Secret in place of a pod", |it| {
+            it["spec"]["boundObjectRef"]["kind"] = "Secret".into();
+        }),
+        ("a pod without a name", |it| {
+            it["spec"]["boundObjectRef"]
+                .as_object_mut()
+                .unwrap()
+                .remove("name");
+        }),
+    ]
+}
+
 /// As Pod Security "restricted" allows it.
 fn pod_spec() -> Value {
     json!({

@@ -407,6 +407,21 @@ fn the_scaler_writes_its_own_events_alone() {
     require_alone(SCALER, "events", Some(&event), None, false);
 }
 
+#[test]
+fn the_scaler_has_tokens_made_for_daemons_alone() {
+    let request = attacks::token_request();
+    let resource = "serviceaccounts/token";
+    require_alone(SCALER, resource, None, Some(&request), true);
+    for (what, spoil) in attacks::of_a_token_request() {
+        let mut other = request.clone();
+        spoil(&mut other);
+        assert_ne!(other, request, "{what}");
+        require_alone(SCALER, resource, None, Some(&other), false);
+        // The kubelet asks for those of volumes in its own name.
+        require_alone("alice", resource, None, Some(&other), true);
+    }
+}
+
 /// A policy without a binding does nothing, and one that only warns stops nobody.
 #[test]
 fn policies_are_bound_and_deny() {
@@ -425,7 +440,7 @@ fn policies_are_bound_and_deny() {
             assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
         }
         let webhook = if WITH_WEBHOOK.contains(&name) { 2 } else { 0 };
-        let scaler = if WITH_SCALER.contains(&name) { 4 } else { 0 };
+        let scaler = if WITH_SCALER.contains(&name) { 5 } else { 0 };
         let expected = if name == "cluster-older" {
             0
         } else {

@@ -49,7 +49,12 @@ async fn daemon(shared: Shared) -> SocketAddr {
 }
 
 fn poller(options: PollOptions, api: &Api) -> Poller {
-    let tokens = Tokens::new(api.client(), "tetris-system", "tetris-scaler");
+    let tokens = Tokens::new(
+        api.client(),
+        "tetris-system",
+        "tetris-scaler",
+        Some("scaler-1"),
+    );
     Poller::try_new(options, InventoryLimits::default(), tokens).unwrap()
 }
 

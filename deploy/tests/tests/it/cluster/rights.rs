@@ -111,7 +111,7 @@ fn require_policies_without_warnings() -> Result<()> {
         let found = Kubectl.json(&["get", "validatingadmissionpolicies"])?;
         let mut ours = list(&found["items"]).to_vec();
         ours.retain(|policy| text(&policy["metadata"]["name"]).starts_with("tetris-"));
-        ensure!(ours.len() == 6, "{} policies", ours.len());
+        ensure!(ours.len() == 7, "{} policies", ours.len());
         let seen = |policy: &Value| policy["status"]["observedGeneration"].is_u64();
         ensure!(ours.iter().all(seen), "not looked at yet");
         Ok(ours)
@@ -287,7 +287,11 @@ fn require_a_bound_scaler(scaler: &Account) -> Result<()> {
         tried?;
         applied.remove()?;
     }
-    Ok(())
+    let mut request = attacks::token_request();
+    request["spec"]["audiences"] = json!(["https://kubernetes.default.svc"]);
+    let path = "/api/v1/namespaces/tetris-system/serviceaccounts/tetris-scaler/token";
+    let answer = scaler.create(path, &request);
+    scaler.require_policy("a token for the API server", answer)
 }
 
 fn without_owners(mut objects: Objects) -> Objects {
