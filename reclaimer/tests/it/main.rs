@@ -55,6 +55,8 @@ mod node_message_seeds;
 mod persisted_state;
 #[path = "../../../fuzz/seeds/persisted_state.rs"]
 mod persisted_state_seeds;
+#[path = "../shared/private_memory.rs"]
+mod private_memory;
 #[cfg(feature = "node")]
 mod processes;
 #[path = "../shared/reachable.rs"]

@@ -13,6 +13,7 @@ use tetris_wire::daemon::Message;
 use crate::alone::alone;
 use crate::ingest::ground::tensor;
 use crate::ingest::harness::{Site, no_room};
+use crate::private_memory::private_bytes;
 
 /// Files that are passed at once.
 const FILES: u64 = 4;
@@ -20,14 +21,6 @@ const FILES: u64 = 4;
 const MIB: usize = 6;
 /// Memory of one header, by the factor that the broker charges, and of everything else here.
 const MOST: u64 = (16 * MIB as u64 + 24) << 20;
-
-/// Private memory of this process in bytes (proc_pid_status(5)).
-fn private_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
-    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
-    kib.parse::<u64>().unwrap() << 10
-}
 
 /// A file whose header of `mib` has as many tensors as fit, each of one byte.
 fn file_of(mib: usize, seed: u64) -> File {

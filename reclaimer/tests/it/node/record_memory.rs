@@ -8,14 +8,7 @@ use tetris_store_layout::{Access, Layout, LayoutKey, MAX_OBJECTS, ObjectRef, Sto
 
 use crate::alone::alone;
 use crate::node::fixture::{Fixture, pass};
-
-/// Private memory of this process in bytes (proc_pid_status(5)).
-fn private_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
-    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
-    kib.parse::<u64>().unwrap() << 10
-}
+use crate::private_memory::private_bytes;
 
 fn tensor(number: u32) -> TensorId {
     TensorId::of(&number.to_le_bytes())
