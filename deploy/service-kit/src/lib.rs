@@ -11,6 +11,7 @@
 //! - [`pace`]: the least rate of a peer, and the time that it may be behind
 //! - `bound_tls` (feature `bound-tls`): TLS with tokens that are good for one server alone
 //! - `unix_http` (feature `unix-http`): HTTP over Unix sockets, between processes of one daemon
+//! - `token_reviews` (feature `token-reviews`): tokens that the API server decides about
 //! - `tls_roots` (feature `tls-roots`): certificates that clients trust
 
 #![forbid(unsafe_code)]
@@ -43,5 +44,7 @@ pub mod service_manager;
 pub mod shutdown;
 #[cfg(feature = "tls-roots")]
 pub mod tls_roots;
+#[cfg(feature = "token-reviews")]
+pub mod token_reviews;
 #[cfg(feature = "unix-http")]
 pub mod unix_http;

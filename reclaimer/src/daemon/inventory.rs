@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tetris_service_kit::bound_tls::BoundTls;
+use tetris_service_kit::token_reviews::{ReviewLimits, TokenReviews};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::serving::Serving;
-use crate::http::{AccessLimits, Gate, PageSource, SERVICE, gated};
-use crate::kubernetes::{TokenReviews, client};
+use crate::http::{Gate, PageSource, SERVICE, gated};
+use crate::kubernetes::client;
 
 /// Longest time for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -38,7 +39,7 @@ pub(super) async fn serve(
     let tls = BoundTls::try_new(SERVICE, HANDSHAKE, limits.transport());
     let tls = tls.context("field `network.inventory`")?;
     let reviews = TokenReviews::new(client, tls.audience());
-    let gate = Gate::new(reviews, clients, AccessLimits::default());
+    let gate = Gate::new(reviews, clients, ReviewLimits::default());
     tracing::info!(inventory = %listener.local_addr()?, audience = tls.audience(), "serving the inventory over TLS");
     Ok(Some(serving.serve(
         listener,

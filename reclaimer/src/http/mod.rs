@@ -46,7 +46,7 @@ use tower_http::compression::CompressionLayer;
 use crate::metrics::Metrics;
 use crate::report::NodeStatus;
 
-pub use self::access::{AccessLimits, Gate, ReviewError, TokenReviewer};
+pub use self::access::Gate;
 pub use self::health::Health;
 pub use self::limits::Limits;
 pub use self::network::NetworkConfig;

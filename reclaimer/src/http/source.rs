@@ -6,7 +6,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 
-use super::access::{Gate, TokenReviewer, admit};
+use tetris_service_kit::token_reviews::TokenReviewer;
+
+use super::access::{Gate, admit};
 use super::{Limits, close};
 
 /// Source of the pages of each server. Clones share it.

@@ -35,14 +35,12 @@ mod failure;
 mod namespaces;
 mod options;
 mod pod;
-mod token_reviews;
 
 pub use annotation::{DEFAULT_ANNOTATION, DeclaredModels, ItemError, MAX_MODELS, parse_annotation};
 pub use client::{ClientError, client};
 #[cfg(feature = "node")]
 pub use namespaces::{KnownNamespaces, watch_namespaces};
 pub use options::{OptionsError, WatchOptions};
-pub use token_reviews::TokenReviews;
 
 use cache::DeclarationCache;
 use pod::BoundPod;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::{Config, FunctionConfig, GpuPoolConfig, PolicyConfig};
-use crate::function::Function;
+use crate::function::{Access, Function};
 use crate::function_name::FunctionName;
 use crate::gpu::{GpuPool, Member};
 use crate::routes::{Route, Routes};
@@ -55,6 +55,7 @@ impl Functions {
             .entry(name.to_owned())
             .or_insert_with(|| Function::new(of_file(name), rules));
         function.set_rules(rules);
+        function.set_access(Access::by_paths(of.paths.clone()));
         function.set_instances(&of.instances());
         Some(route(Arc::clone(function), &of.hosts, &of.models))
     }
@@ -81,11 +82,9 @@ impl KnownPool {
             let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
             let number = *self.numbers.entry(name.clone()).or_insert(next);
             let member = Member::new(&self.pool, number, of.rules(name));
-            route(
-                Function::on_gpus(of_file(name), member),
-                &of.hosts,
-                &of.models,
-            )
+            let function = Function::on_gpus(of_file(name), member);
+            function.set_access(Access::by_paths(of.paths.clone()));
+            route(function, &of.hosts, &of.models)
         });
         let routes = functions.collect();
         self.pool.set_executors(&of.addresses());

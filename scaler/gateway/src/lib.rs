@@ -6,6 +6,7 @@
 //!
 //! - [`config`]: the file of functions and their endpoints
 //! - `cluster`: functions and instances of a cluster
+//! - `callers`: who sends a request, and whether its function is for them
 //! - [`function`]: a function, with instances of its own or a pool of GPUs
 //! - `instances`: queue and instances of one function
 //! - [`gpu`]: pools of GPUs, to which requests of many functions are bound when they are dispatched
@@ -40,6 +41,7 @@
 
 mod access_log;
 mod bounded_reads;
+mod callers;
 pub mod cli;
 pub mod client_address;
 mod clock;
@@ -54,6 +56,7 @@ mod instances;
 mod loads;
 pub mod memory;
 pub mod metrics;
+mod normal_path;
 mod pages;
 pub mod picker;
 pub mod pool;

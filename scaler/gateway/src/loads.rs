@@ -124,6 +124,9 @@ mod tests {
         let (stays, gone) = (name("stays"), name("gone"));
         let metrics = Metrics::new();
         let arrivals = [&stays, &gone].map(|function| metrics.arrived(function));
+        for arrival in &arrivals {
+            arrival.admitted();
+        }
         let rules = Rules::new(Slo::try_from_us(1).unwrap());
         metrics.keep(&Routes::new([Route {
             function: Function::new(stays.clone(), rules),

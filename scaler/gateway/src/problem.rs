@@ -4,6 +4,15 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
+/// Longest text of a client that an answer repeats, in bytes.
+const SHOWN: usize = 256;
+
+/// The part of a client's text that an answer repeats: the client would double its memory otherwise.
+pub(crate) fn shortened(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(SHOWN))
+        .unwrap_or_default()
+}
+
 /// The reason a request is not answered by an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {

@@ -37,12 +37,12 @@ struct Part {
 }
 
 impl Recent {
-    /// Number of requests that have arrived.
+    /// Number of requests that were admitted.
     pub(crate) const fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Counts a request.
+    /// Counts a request that was admitted.
     pub(crate) fn arrived(&mut self) {
         self.requests = self.requests.saturating_add(1);
     }

@@ -13,9 +13,10 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::callers::Callers;
 use crate::cli::Run;
 use crate::cluster::{self, Cluster};
-use crate::config::{Config, ConfigError};
+use crate::config::{CallersConfig, Config, ConfigError};
 use crate::functions::Functions;
 use crate::loads::Origin;
 use crate::memory::{self, Memory, Sizes};
@@ -40,6 +41,11 @@ pub enum RunError {
         "the file has functions, and --cluster takes them from the cluster; leave out one of them"
     )]
     BothSources,
+    /// Callers of a cluster, without a cluster.
+    #[error(
+        "the file has a section [callers], which only --cluster has a use for; leave out the section, or add the argument"
+    )]
+    CallersOfFile,
     /// A failure to reach the API server.
     #[error(transparent)]
     Cluster(#[from] tetris_scaler::run::RunError),
@@ -101,6 +107,9 @@ pub async fn run_until(
     let path = args.config.as_deref();
     let changed = path.and_then(modified);
     let config = path.map(Config::read).transpose()?.unwrap_or_default();
+    if !args.cluster && config.callers != CallersConfig::default() {
+        return Err(RunError::CallersOfFile);
+    }
     if args.cluster && !(config.function.is_empty() && config.gpu_pool.is_empty()) {
         return Err(RunError::BothSources);
     }
@@ -118,23 +127,29 @@ pub async fn run_until(
     let sizes = Sizes::of(&config.limits, container);
     sizes.warn_beyond(container);
     let memory = Memory::new(sizes);
-    let proxy = Proxy::new(
+    let client = if args.cluster {
+        Some(cluster::client().await?)
+    } else {
+        None
+    };
+    let callers = client
+        .clone()
+        .map(|client| Arc::new(Callers::new(client, &config.callers)));
+    let proxy = Proxy::among(
         &config.limits,
         config.timeouts,
         Arc::clone(&metrics),
         memory,
+        callers.clone(),
     );
     let mut functions = Functions::default();
     proxy.set_routes(&functions.update(&config));
     let (stopping, stopped) = watch::channel(false);
     // A cluster's functions are not known yet.
     let ready = Arc::new(AtomicBool::new(!args.cluster));
-    let cluster = if args.cluster {
-        let client = cluster::client().await?;
-        Some(Cluster::new(client, args.namespace.clone(), config.cluster))
-    } else {
-        None
-    };
+    let cluster = client.zip(callers).map(|(client, callers)| {
+        Cluster::new(client, args.namespace.clone(), config.cluster, callers)
+    });
     let picking = picker::serve(
         picker,
         Picker::new(proxy.clone(), Arc::clone(&metrics), Arc::clone(&ready)),

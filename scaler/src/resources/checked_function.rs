@@ -3,11 +3,13 @@
 use kube::ResourceExt as _;
 use tetris_scaler_core::{GpuType, MAX_ALPHA, MAX_MEMORY_BYTES, Rate, ScaleInPolicy, Slo};
 
+use super::callers::AllowedCallers;
 use super::function::{InferenceFunction, Scaling};
 use super::load::PrometheusLoad;
 use super::percentile::Percentile;
 use super::problem::FieldProblem;
 use super::rollout::RolloutSpec;
+use super::served_paths::ServedPaths;
 use super::template::CheckedTemplate;
 
 /// Maximum number of instances of one function, as in the core.
@@ -50,6 +52,10 @@ pub struct CheckedFunction {
     pub rollout: RolloutSpec,
     /// Name of the store on the node.
     pub store: String,
+    /// Paths that the gateway serves.
+    pub paths: ServedPaths,
+    /// Callers that the gateway admits.
+    pub callers: AllowedCallers,
     /// Cost of a millicore, in bytes.
     pub alpha_bytes_per_millicore: u64,
 }
@@ -111,6 +117,8 @@ impl InferenceFunction {
             window_ms,
             rollout: spec.rollout.checked()?,
             store,
+            paths: self.paths()?,
+            callers: spec.callers.checked(&namespace)?,
             alpha_bytes_per_millicore: FieldProblem::check(
                 alpha,
                 spec.alpha_bytes_per_millicore,
@@ -153,6 +161,14 @@ impl InferenceFunction {
             own_bytes: FieldProblem::check("spec.gpu.ownBytes", own_bytes, 0, MAX_MEMORY_BYTES)?,
             runtime_class: gpu.runtime_class.clone(),
         }))
+    }
+
+    fn paths(&self) -> Result<ServedPaths, FieldProblem> {
+        let Some(patterns) = &self.spec.paths else {
+            return Ok(ServedPaths::default());
+        };
+        ServedPaths::parse(patterns)
+            .map_err(|error| FieldProblem::new("spec.paths", error.to_string()))
     }
 
     fn only(&self) -> Result<Vec<String>, FieldProblem> {

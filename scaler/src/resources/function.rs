@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tetris_scaler_core::OperatorDefaults;
 
+use super::callers::CallersSpec;
 use super::load::LoadSpec;
 use super::percentile::Percentile;
 use super::rollout::RolloutSpec;
@@ -82,11 +83,23 @@ pub struct InferenceFunctionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub store: Option<String>,
+    /// Paths that the gateway serves: names of protocols (inference, openai), or paths such as
+    /// POST /predict, /v1/*/run, /docs/** or !/docs/secret/**. By default those of both protocols.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 256)))]
+    pub paths: Option<Vec<String>>,
+    /// Callers besides those of this namespace.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub callers: CallersSpec,
     /// Price of a millicore in bytes of memory: that of a core divided by that of a GiB, times
     /// 1073742. With 0 a plan takes the least memory, whatever CPU that needs.
     #[serde(default = "alpha_bytes_per_millicore")]
     #[schemars(range(min = 0, max = 1_099_511_627_776_u64))]
     pub alpha_bytes_per_millicore: u64,
+}
+
+fn is_default(callers: &CallersSpec) -> bool {
+    *callers == CallersSpec::default()
 }
 
 const fn alpha_bytes_per_millicore() -> u64 {

@@ -5,6 +5,7 @@
 //! [`ModelProfile::checked`] and [`InferenceFunction::checked`] check the rest; each
 //! [`FieldProblem`] names its field.
 
+mod callers;
 mod checked_function;
 mod checked_profile;
 mod crds;
@@ -17,9 +18,11 @@ mod problem;
 mod profile;
 mod rollout;
 mod scale_in;
+mod served_paths;
 mod status;
 mod template;
 
+pub use callers::{AllowedCallers, CallersSpec};
 pub use checked_function::{CheckedFunction, CheckedGpu, LoadSource};
 pub use checked_profile::{CheckedProfile, GpuLoad, MAX_OBJECTS};
 pub use crds::{CrdError, crds, crds_yaml};
@@ -35,5 +38,6 @@ pub use profile::{
 };
 pub use rollout::RolloutSpec;
 pub use scale_in::ScaleInSpec;
+pub use served_paths::{MAX_PATHS, PathsError, ServedPaths};
 pub use status::{Condition, ConfigurationStatus, InferenceFunctionStatus};
 pub use template::{CheckedTemplate, PodTemplate};

@@ -67,12 +67,13 @@ fn scaler() -> [Value; 3] {
     [cluster, namespace, own]
 }
 
-/// Rights of the gateway: it reads.
+/// Rights of the gateway: it reads, and asks about tokens.
 fn gateway() -> Value {
     let verbs = ["get", "list", "watch"];
     json!([
         {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions", "modelprofiles"], "verbs": verbs},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": verbs}])
+        {"apiGroups": [""], "resources": ["pods"], "verbs": verbs},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}])
 }
 
 /// Rights of the account that opens gates: in the cluster, and in namespaces that let it.

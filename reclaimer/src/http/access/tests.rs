@@ -2,6 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use std::time::Duration;
+
+use tetris_service_kit::token_reviews::ReviewError;
+
 use super::*;
 
 const SCALER: &str = "system:serviceaccount:tetris-system:tetris-scaler";
@@ -44,7 +48,7 @@ impl Scene {
         let gate = Gate::new(
             reviewer.clone(),
             [SCALER.to_owned()],
-            AccessLimits::default(),
+            ReviewLimits::default(),
         );
         Self {
             reviewer,
@@ -154,15 +158,4 @@ async fn an_address_with_a_refused_token_waits() {
     assert_eq!(scene.ask(A, "scaler").await, Access::Admitted);
     tokio::time::advance(Duration::from_secs(10)).await;
     assert_eq!(scene.ask(B, "account:other").await, Access::Forbidden);
-}
-
-#[tokio::test(start_paused = true)]
-async fn tokens_that_are_admitted_are_bounded() {
-    let scene = Scene::new();
-    let mut decisions = scene.gate.decisions();
-    for number in 0..1_000_u32 {
-        let key = Digest::of(&number.to_le_bytes());
-        decisions.admit(key, Instant::now(), Duration::from_secs(1));
-    }
-    assert_eq!(decisions.admitted.len(), MOST_ADMITTED);
 }

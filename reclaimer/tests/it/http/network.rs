@@ -3,11 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use tetris_node::http::{
-    AccessLimits, Gate, Limits, PageSource as _, Pages, SERVICE, gated, serve,
-};
-use tetris_node::kubernetes::TokenReviews;
+use tetris_node::http::{Gate, Limits, PageSource as _, Pages, SERVICE, gated, serve};
 use tetris_service_kit::bound_tls::{BoundClient, BoundTls};
+use tetris_service_kit::token_reviews::{ReviewLimits, TokenReviews};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -47,7 +45,7 @@ fn client_of(address: SocketAddr) -> kube::Client {
 }
 
 impl Servers {
-    async fn start(access: AccessLimits) -> Self {
+    async fn start(access: ReviewLimits) -> Self {
         let daemon = Daemon::with(node());
         let pages = Pages::new(daemon.shared);
         let api = Api::new();
@@ -109,10 +107,10 @@ fn require_empty(answer: &str, status: &str) {
 
 #[tokio::test]
 async fn the_inventory_is_for_named_accounts_with_a_token_for_this_daemon() {
-    let access = AccessLimits {
+    let access = ReviewLimits {
         put_off: Duration::ZERO,
         burst: 100,
-        ..AccessLimits::default()
+        ..ReviewLimits::default()
     };
     let servers = Servers::start(access).await;
     servers.give("scaler", SCALER).await;
@@ -139,7 +137,7 @@ async fn the_inventory_is_for_named_accounts_with_a_token_for_this_daemon() {
 
 #[tokio::test]
 async fn plain_http_gets_nothing_of_the_inventory() {
-    let servers = Servers::start(AccessLimits::default()).await;
+    let servers = Servers::start(ReviewLimits::default()).await;
     servers.give("scaler", SCALER).await;
     let mut stream = TcpStream::connect(servers.inventory).await.unwrap();
     let token = "Authorization: Bearer scaler\r\n";
@@ -152,11 +150,11 @@ async fn plain_http_gets_nothing_of_the_inventory() {
 
 #[tokio::test]
 async fn without_an_api_server_admitted_clients_go_on_for_a_while_and_no_longer() {
-    let access = AccessLimits {
+    let access = ReviewLimits {
         good_for: Duration::from_secs(2),
         renew_after: Duration::from_millis(100),
         put_off: Duration::ZERO,
-        ..AccessLimits::default()
+        ..ReviewLimits::default()
     };
     let servers = Servers::start(access).await;
     servers.give("scaler", SCALER).await;
@@ -195,7 +193,7 @@ async fn idle(server: SocketAddr, into: &mut Vec<TcpStream>) {
 
 #[tokio::test]
 async fn idle_connections_keep_neither_probes_nor_scrapes_nor_the_scaler_out() {
-    let servers = Servers::start(AccessLimits::default()).await;
+    let servers = Servers::start(ReviewLimits::default()).await;
     servers.give("scaler", SCALER).await;
     let mut all = Vec::new();
     for server in [servers.metrics, servers.probes, servers.inventory] {

@@ -12,7 +12,7 @@ use tetris_scaler_dispatch::{Capacity, Rules};
 use super::pod::InstanceRecord;
 use crate::config::ClusterDefaults;
 use crate::endpoint::Instance;
-use crate::function::Function;
+use crate::function::{Access, Function};
 use crate::function_name::FunctionName;
 use crate::routes::{Route, Routes};
 
@@ -66,6 +66,10 @@ impl Functions {
                 Function::new(name, rules)
             });
             function.set_rules(rules);
+            function.set_access(Access {
+                paths: checked.paths.clone(),
+                callers: checked.callers.clone(),
+            });
             let profile = Key::new(key.namespace.clone(), checked.profile.clone());
             let capacities = capacities(checked, profiles.get(&profile).map(Arc::as_ref));
             let its = by_function.remove(key).unwrap_or_default();

@@ -8,6 +8,7 @@ mod follow;
 mod functions;
 mod pod;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -21,6 +22,7 @@ use tetris_scaler::operator::records::{FunctionRecord, ProfileRecord};
 use tetris_scaler::resources::{InferenceFunction, ModelProfile};
 use tokio::sync::Notify;
 
+use crate::callers::{Callers, PodAddresses};
 use crate::config::ClusterDefaults;
 use crate::proxy::Proxy;
 
@@ -45,11 +47,19 @@ pub(crate) struct Cluster {
     pods: Cache<InstanceRecord>,
     gateways: Cache<bool>,
     changed: Notify,
+    callers: Arc<Callers>,
+    addresses: Cache<PodAddresses>,
+    addresses_changed: Notify,
 }
 
 impl Cluster {
     /// Creates one without objects. `namespace` is that of the gateways' pods.
-    pub(crate) fn new(client: Client, namespace: String, defaults: ClusterDefaults) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        namespace: String,
+        defaults: ClusterDefaults,
+        callers: Arc<Callers>,
+    ) -> Self {
         Self {
             client,
             namespace,
@@ -59,6 +69,9 @@ impl Cluster {
             pods: Cache::default(),
             gateways: Cache::default(),
             changed: Notify::new(),
+            callers,
+            addresses: Cache::default(),
+            addresses_changed: Notify::new(),
         }
     }
 
@@ -72,6 +85,7 @@ impl Cluster {
         let profile = |object| Some(ProfileRecord::read(&object));
         let instance = |object| InstanceRecord::read(&object);
         let gateway = |object| Some(pod::is_ready(&object));
+        let address = |object| PodAddresses::read(&object);
         tokio::join!(
             follow(
                 "functions",
@@ -90,6 +104,14 @@ impl Cluster {
                 changed
             ),
             follow(
+                "pods",
+                pods.clone(),
+                config(),
+                &self.addresses,
+                address,
+                &self.addresses_changed
+            ),
+            follow(
                 "instances",
                 pods,
                 config().labels(labels::FUNCTION),
@@ -105,8 +127,22 @@ impl Cluster {
                 gateway,
                 changed
             ),
+            self.publish_addresses(),
             self.publish(proxy, ready),
         );
+    }
+
+    /// Tells the addresses of all pods to those who know callers by them.
+    async fn publish_addresses(&self) {
+        loop {
+            self.addresses_changed.notified().await;
+            tokio::time::sleep(GATHER).await;
+            if let Some(pods) = self.addresses.all() {
+                self.callers.addresses().set(&pods);
+                // The first routes may wait for them.
+                self.changed.notify_one();
+            }
+        }
     }
 
     async fn publish(&self, proxy: &Proxy, ready: impl FnOnce()) {
@@ -124,6 +160,10 @@ impl Cluster {
             let (Some(of), Some(profiles), Some(pods), Some(gateways)) = known else {
                 continue;
             };
+            // Callers of the first requests are known, too.
+            if ready.is_some() && !self.callers.addresses().are_known() {
+                continue;
+            }
             let gateways = gateways.values().filter(|ready| ***ready).count();
             let rules = functions::Common {
                 defaults: self.defaults,

@@ -15,7 +15,8 @@ use tokio::time::{sleep, timeout};
 
 use super::Cluster;
 use super::tests::{function_object, pod_object, profile_object, ready};
-use crate::config::{ClusterDefaults, Limits, Timeouts};
+use crate::callers::Callers;
+use crate::config::{CallersConfig, ClusterDefaults, Limits, Timeouts};
 use crate::memory::{Memory, Sizes};
 use crate::metrics::Metrics;
 use crate::proxy::Proxy;
@@ -24,7 +25,7 @@ use crate::proxy::Proxy;
 /// that the server has forgotten the watch's version, the second lists.
 const RECOVERY: Duration = Duration::from_mins(2);
 /// Number of watches.
-const WATCHES: usize = 4;
+const WATCHES: usize = 5;
 const CONFIGURATION: &str = "c2000-b4-p2";
 
 /// An API server with one function and its pods; `None` while it is away. Watches break off then. Their number is
@@ -102,10 +103,12 @@ async fn instances_stay_while_the_api_server_is_away_for_an_hour_and_are_right_s
     };
     let router = Router::new().fallback(answer).with_state(server.clone());
     let client = kube::Client::new(router, "default");
+    let callers = Callers::new(client.clone(), &CallersConfig::default());
     let cluster = Cluster::new(
         client,
         "tetris-system".to_owned(),
         ClusterDefaults::default(),
+        Arc::new(callers),
     );
     let limits = Limits::default();
     let memory = Memory::new(Sizes::of(&limits, None));

@@ -48,6 +48,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     ] {
         least(field, ms, 1)?;
     }
+    config.callers.check()?;
     for (name, function) in &config.function {
         fields::name("name of a function", name)?;
         function.check(name)?;

@@ -3,6 +3,9 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use tetris_scaler::resources::ServedPaths;
 use tetris_scaler_core::Slo;
 
 /// Checks a number.
@@ -22,6 +25,12 @@ pub(super) fn name(field: &str, found: &str) -> Result<(), String> {
     Err(format!(
         "{field} is \"{found}\", expected a name of letters, digits, `-`, `_` and `.`"
     ))
+}
+
+/// Reads the paths that a function serves.
+pub(super) fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServedPaths, D::Error> {
+    let patterns = Vec::<String>::deserialize(deserializer)?;
+    ServedPaths::parse(&patterns).map_err(|error| Error::custom(format_args!("`paths`: {error}")))
 }
 
 /// Objective of a latency in milliseconds.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tetris_conventions::duration;
+use tetris_scaler::resources::ServedPaths;
 use tetris_scaler_dispatch::gpu::{GpuPolicy, SharingRules, TorporRules};
 
 use super::fields::{self, least};
@@ -191,6 +192,9 @@ pub struct GpuFunctionConfig {
     /// Models of the Open Inference Protocol that it serves.
     #[serde(default)]
     pub models: Vec<String>,
+    /// Paths that it serves.
+    #[serde(default, deserialize_with = "fields::paths")]
+    pub paths: ServedPaths,
 }
 
 impl GpuPoolConfig {

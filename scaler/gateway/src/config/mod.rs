@@ -1,5 +1,6 @@
 //! Configuration file: limits, timeouts, and functions with their endpoints.
 
+mod callers;
 mod check;
 mod error;
 mod fields;
@@ -14,9 +15,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tetris_conventions::{duration, size};
+use tetris_scaler::resources::ServedPaths;
 use tetris_scaler_core::Slo;
 use tetris_scaler_dispatch::Rules;
 
+pub use callers::CallersConfig;
 pub use error::ConfigError;
 pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig, SharingConfig, TorporConfig};
 
@@ -37,6 +40,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Rules of a cluster's functions.
     pub cluster: ClusterDefaults,
+    /// Callers of a cluster's functions.
+    pub callers: CallersConfig,
     /// Functions by name; in a cluster there are none.
     pub function: BTreeMap<String, FunctionConfig>,
     /// Pools of GPUs by name, with their functions; in a cluster there are none.
@@ -256,6 +261,9 @@ pub struct FunctionConfig {
     /// Models of the Open Inference Protocol that it serves.
     #[serde(default)]
     pub models: Vec<String>,
+    /// Paths that it serves.
+    #[serde(default, deserialize_with = "fields::paths")]
+    pub paths: ServedPaths,
     /// Its instances.
     #[serde(default)]
     pub instance: Vec<InstanceConfig>,

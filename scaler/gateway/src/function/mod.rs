@@ -1,10 +1,11 @@
 //! Functions, for tasks that wait: each has instances of its own, or a pool of GPUs.
 
+mod access;
 mod grant;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use hyper::http::uri::PathAndQuery;
@@ -17,6 +18,7 @@ use crate::instances::InstanceQueue;
 use crate::problem::Problem;
 use crate::refusal::Refusal;
 
+pub use access::Access;
 pub use grant::Grant;
 
 /// A function.
@@ -24,6 +26,7 @@ pub use grant::Grant;
 pub struct Function {
     name: FunctionName,
     number: u64,
+    access: RwLock<Arc<Access>>,
     service: Service,
 }
 
@@ -55,6 +58,7 @@ impl Function {
         Self {
             name,
             number,
+            access: RwLock::default(),
             service,
         }
     }
@@ -67,6 +71,16 @@ impl Function {
     /// Name of the function.
     pub const fn name(&self) -> &FunctionName {
         &self.name
+    }
+
+    /// Access to it.
+    pub(crate) fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.access.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the access to it.
+    pub fn set_access(&self, access: Access) {
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(access);
     }
 
     /// Changes the rules of dispatch to its own instances.

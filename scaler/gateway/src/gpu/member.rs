@@ -13,7 +13,7 @@ use super::models::Times;
 use super::pool::GpuPool;
 use crate::clock::micros;
 use crate::function_name::FunctionName;
-use crate::problem::Problem;
+use crate::problem::{Problem, shortened};
 use crate::refusal::Refusal;
 
 const MODELS: &str = "/v2/models/";
@@ -87,7 +87,7 @@ impl Member {
             )
         };
         let Some(rest) = path.as_str().strip_prefix(MODELS) else {
-            let path = path.path();
+            let path = shortened(path.path());
             return Err(not_found(format!(
                 "path {path}, expected {MODELS}{}/... for a function on GPUs",
                 self.rules.model
@@ -102,7 +102,8 @@ impl Member {
             .any(|one| one == name)
         {
             return Err(not_found(format!(
-                "model `{name}`, expected `{}`",
+                "model `{}`, expected `{}`",
+                shortened(name),
                 self.rules.model
             )));
         }

@@ -122,11 +122,10 @@ impl Metrics {
         Arc::new(this)
     }
 
-    /// Counts a request.
+    /// Counts a request that names a function.
     pub(crate) fn arrived(self: &Arc<Self>, function: &FunctionName) -> Arrival {
         let series = self.series(function);
         series.requests.inc();
-        series.recent().arrived();
         Arrival {
             metrics: Arc::clone(self),
             series,
@@ -246,6 +245,11 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
+    /// Counts it as load: it may wait for an instance. Requests that its function is not for start none.
+    pub(crate) fn admitted(&self) {
+        self.series.recent().arrived();
+    }
+
     /// The gateway answered it itself.
     pub(crate) fn refused(&self, problem: &Problem) {
         let labels = with(self.series.labels.clone(), "reason", problem.reason);

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::AUTHORIZATION;
 use hyper::http::uri::PathAndQuery;
 
 use super::metadata::{DESTINATION, LOAD_BALANCING};
@@ -15,11 +17,14 @@ use crate::problem::Problem;
 use crate::proxy::WAIT;
 use crate::proxy::answer::{Dialect, grpc_status};
 
-/// The instance of a request, and the path that it gets, if that is another one.
+/// The instance of a request, and the changes of its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pick {
     pub(super) address: std::net::SocketAddr,
+    /// The path that the instance gets, if that is another one.
     pub(super) path: Option<PathAndQuery>,
+    /// True if the head has a token for the gateway, which no instance may get.
+    pub(super) hides_token: bool,
 }
 
 impl Pick {
@@ -29,10 +34,14 @@ impl Pick {
         if let Some(path) = &self.path {
             set_headers.push(set(":path", path.as_str().to_owned()));
         }
+        let mut remove_headers = vec![WAIT.as_str().to_owned()];
+        if self.hides_token {
+            remove_headers.push(AUTHORIZATION.as_str().to_owned());
+        }
         CommonResponse {
             header_mutation: Some(HeaderMutation {
                 set_headers,
-                remove_headers: vec![WAIT.as_str().to_owned()],
+                remove_headers,
             }),
             body_mutation: None,
             // Routes match the client's path. They would not match that of the instance.
@@ -112,6 +121,9 @@ pub(super) fn immediate(dialect: Dialect, problem: &Problem) -> ProcessingRespon
     let mut set_headers = Vec::new();
     if document.is_some() {
         set_headers.push(set("content-type", "application/json".to_owned()));
+    }
+    if problem.status == StatusCode::UNAUTHORIZED {
+        set_headers.push(set("www-authenticate", "Bearer".to_owned()));
     }
     if let Some(seconds) = problem.retry_seconds() {
         set_headers.push(set("retry-after", seconds.to_string()));

@@ -18,6 +18,7 @@ use super::services::external_processor_server::{ExternalProcessor, ExternalProc
 use super::services::health_server::HealthServer;
 use super::stream;
 use super::wire::{ProcessingRequest, ProcessingResponse};
+use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 
 /// Size of a message beside a body: a head of 60 KiB, which is Envoy's limit, with metadata.
@@ -115,11 +116,14 @@ impl ExternalProcessor for Processor {
                 "too many requests are open; wait for some, or raise limits.connections",
             )
         })?;
+        // Without an address it is that of no pod.
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let data_plane = ClientAddress(request.remote_addr().unwrap_or(unknown));
         let (answers, receiver) = mpsc::channel(ANSWERS);
         let picker = self.picker.clone();
         tokio::spawn(async move {
             let _permit = permit;
-            stream::run(picker, request.into_inner(), answers).await;
+            stream::run(picker, data_plane, request.into_inner(), answers).await;
         });
         Ok(Response::new(ReceiverStream::new(receiver)))
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use hyper::header::AUTHORIZATION;
 use tokio::sync::mpsc::Sender;
 use tonic::{Status, Streaming};
 
@@ -16,8 +17,10 @@ use super::parts::Picker;
 use super::wire::{
     Answer, BodyMode, HttpHeaders, Part, ProcessingRequest, ProcessingResponse, TrailersResponse,
 };
+use crate::client_address::ClientAddress;
 use crate::function::{Function, Grant};
 use crate::metrics::Dispatch;
+use crate::normal_path::normalise;
 use crate::proxy::answer::{Dialect, refused};
 use crate::proxy::{Payer, wait_of};
 use crate::refusal::Refusal;
@@ -25,17 +28,18 @@ use crate::refusal::Refusal;
 /// Follows a stream to its end.
 pub(super) async fn run(
     picker: Picker,
+    data_plane: ClientAddress,
     messages: Streaming<ProcessingRequest>,
     answers: Sender<Result<ProcessingResponse, Status>>,
 ) {
     let mut wire = Wire::new(messages, answers);
-    if let Err(End::Broken(status)) = talk(&picker, &mut wire).await {
+    if let Err(End::Broken(status)) = talk(&picker, data_plane, &mut wire).await {
         tracing::debug!("stream of a data plane broken off: {status}");
         wire.break_off(*status).await;
     }
 }
 
-async fn talk(picker: &Picker, wire: &mut Wire) -> Result<(), End> {
+async fn talk(picker: &Picker, data_plane: ClientAddress, wire: &mut Wire) -> Result<(), End> {
     let first = wire.next().await?;
     let modes = Modes::of(first.modes.as_ref());
     let Part::RequestHeaders(head) = first.part else {
@@ -49,6 +53,7 @@ async fn talk(picker: &Picker, wire: &mut Wire) -> Result<(), End> {
     let subset = Subset::of(first.metadata.as_ref());
     let mut opening = Opening {
         picker,
+        data_plane,
         wire,
         modes,
         dialect: Dialect::OpenInference,
@@ -79,6 +84,7 @@ enum Shown {
 
 struct Opening<'a> {
     picker: &'a Picker,
+    data_plane: ClientAddress,
     wire: &'a mut Wire,
     modes: Modes,
     dialect: Dialect,
@@ -93,14 +99,22 @@ impl Opening<'_> {
         let arrived_at = Instant::now();
         let request = head::request(head).map_err(NotHeld::Refused)?;
         self.dialect = Dialect::of(&request);
-        let (parts, ()) = request.into_parts();
+        let (mut parts, ()) = request.into_parts();
+        let is_changed = normalise(&mut parts.uri).map_err(NotHeld::Refused)?;
         let target = self.picker.proxy.target(&parts).map_err(NotHeld::Refused)?;
         let function = &target.function;
         let metrics = &self.picker.metrics;
         let arrival = metrics.arrived(function.name());
+        let had_token = parts.headers.contains_key(AUTHORIZATION);
         let acquired = async {
+            let admitted = self
+                .picker
+                .proxy
+                .admit(&target, &mut parts, self.data_plane);
+            admitted.await.map_err(NotHeld::Refused)?;
             let wait = wait_of(&parts).map_err(NotHeld::Refused)?;
             let shown = self.body(head, function).await?;
+            arrival.admitted();
             let granted = self.wire.beside(acquire(function, wait, subset)).await?;
             let granted = granted.ok_or(NotHeld::Answered)?;
             let refused = |refusal| NotHeld::Refused(refused(function.name(), &refusal));
@@ -122,7 +136,11 @@ impl Opening<'_> {
         });
         let pick = Pick {
             address: endpoint.address,
-            path: target.path,
+            path: target.path.or_else(|| {
+                let normal = parts.uri.path_and_query();
+                normal.filter(|_| is_changed).cloned()
+            }),
+            hides_token: had_token && !parts.headers.contains_key(AUTHORIZATION),
         };
         let more = match shown {
             Shown::Nothing => !head.end_of_stream,

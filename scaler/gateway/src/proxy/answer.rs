@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Request, Response, StatusCode};
 use serde_json::json;
 
@@ -54,6 +54,10 @@ impl Dialect {
             None => grpc(problem),
             Some(document) => json_response(problem.status, &document),
         };
+        if problem.status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+        }
         if let Some(value) = problem.retry_seconds() {
             response
                 .headers_mut()
@@ -89,6 +93,8 @@ fn json_response(status: StatusCode, document: &serde_json::Value) -> Response<R
 fn kind(status: StatusCode) -> &'static str {
     match status {
         StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
         status if status.is_client_error() => "invalid_request_error",
         _ => "server_error",
     }
@@ -114,6 +120,8 @@ pub(crate) fn grpc_status(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "3",
         StatusCode::NOT_FOUND => "5",
+        StatusCode::FORBIDDEN => "7",
+        StatusCode::UNAUTHORIZED => "16",
         StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => "8",
         StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => "4",
         _ => "14",

@@ -15,7 +15,7 @@ use tetris_service_kit::pace::{Pace, Progress};
 use crate::client_address::ClientAddress;
 use crate::function::Function;
 use crate::memory::{self, Memory};
-use crate::problem::Problem;
+use crate::problem::{Problem, shortened};
 
 /// Bytes by which a charge grows.
 const UNIT: usize = 4 << 10;
@@ -136,7 +136,7 @@ impl Bodies {
                 let problem = format!(
                     "the body of {} {} ended early: {error}",
                     parts.method,
-                    super::shortened(parts.uri.path())
+                    shortened(parts.uri.path())
                 );
                 Problem::new(StatusCode::BAD_REQUEST, "body-ended", problem)
             })?;

@@ -14,17 +14,20 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::HeaderName;
 use hyper::http::request::Parts;
+use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response, StatusCode, Version};
 use tetris_service_kit::pace::Pace;
 
 use crate::access_log::Entry;
+use crate::callers::Callers;
 use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 use crate::function::{Function, Grant};
 use crate::memory::Memory;
 use crate::metrics::{Arrival, Dispatch, Metrics};
+use crate::normal_path::normalise;
 use crate::pool::{RequestBody, SendError};
-use crate::problem::Problem;
+use crate::problem::{Problem, shortened};
 use crate::routes::{Routes, Target};
 
 use answer::{Dialect, refused};
@@ -37,9 +40,6 @@ use response_body::{Ending, ResponseLimits};
 const ATTEMPTS: usize = 5;
 /// Head of a request that says for how long its client waits at most, in milliseconds.
 pub(crate) const WAIT: HeaderName = HeaderName::from_static("tetris-wait-ms");
-
-/// Longest text of a client that an answer repeats, in bytes.
-const SHOWN: usize = 256;
 
 /// Body of a request.
 enum ClientBody {
@@ -62,11 +62,24 @@ struct Shared {
     timeouts: Timeouts,
     metrics: Arc<Metrics>,
     memory: Memory,
+    /// `None` if functions are those of a file, which are for all who reach the gateway.
+    callers: Option<Arc<Callers>>,
 }
 
 impl Proxy {
     /// Creates a proxy without routes.
     pub fn new(limits: &Limits, timeouts: Timeouts, metrics: Arc<Metrics>, memory: Memory) -> Self {
+        Self::among(limits, timeouts, metrics, memory, None)
+    }
+
+    /// Creates a proxy without routes that admits `callers`.
+    pub(crate) fn among(
+        limits: &Limits,
+        timeouts: Timeouts,
+        metrics: Arc<Metrics>,
+        memory: Memory,
+        callers: Option<Arc<Callers>>,
+    ) -> Self {
         let pace = Pace {
             grace: timeouts.body(),
             bytes_per_second: limits.bytes_per_second,
@@ -80,6 +93,7 @@ impl Proxy {
                 timeouts,
                 metrics,
                 memory,
+                callers,
             }),
         }
     }
@@ -150,8 +164,9 @@ impl Proxy {
         entry: &mut Entry,
     ) -> Result<Response<ResponseBody>, Problem> {
         let (parts, incoming) = request.into_parts();
-        let parts = Box::new(parts);
+        let mut parts = Box::new(parts);
         headers::check(&parts)?;
+        normalise(&mut parts.uri)?;
         let (target, body) = match self.target(&parts) {
             Ok(target) => (target, ClientBody::Coming(incoming)),
             Err(problem) if grpc_model::is_named_by(&parts) => {
@@ -182,6 +197,7 @@ impl Proxy {
         let arrived_at = Instant::now();
         let function = &target.function;
         entry.function(function.name());
+        self.admit(target, &mut parts, entry.client()).await?;
         if let Some(path) = &target.path {
             parts.uri = headers::with_path(path.clone());
         }
@@ -198,6 +214,7 @@ impl Proxy {
             ClientBody::Read(body) => self.shared.bodies.charge_function(body, payer)?,
         };
         let wait = wait_of(&parts)?;
+        arrival.admitted();
         let granted = function.acquire(wait).await;
         let grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
         headers::for_instance(&mut parts, entry.client(), body.bytes.len());
@@ -206,6 +223,33 @@ impl Proxy {
         let request = Box::new(request);
         self.send(function, grant, request, (arrival, arrived_at), entry)
             .await
+    }
+
+    /// Admits a request to its function, by its path and its caller. Takes a token for the gateway out of its head.
+    ///
+    /// # Errors
+    ///
+    /// The answer to a request that the function is not for.
+    pub(crate) async fn admit(
+        &self,
+        target: &Target,
+        parts: &mut Parts,
+        client: ClientAddress,
+    ) -> Result<(), Problem> {
+        let function = &target.function;
+        let access = function.access();
+        let path = target
+            .path
+            .as_ref()
+            .map_or(parts.uri.path(), PathAndQuery::path);
+        access.check_path(function.name(), &parts.method, path)?;
+        let Some(callers) = &self.shared.callers else {
+            return Ok(());
+        };
+        let (name, allowed) = (function.name(), &access.callers);
+        // Few requests wait for a review: its part of the future is on the heap.
+        let admitted = callers.admit(name, allowed, client.0.ip(), &mut parts.headers);
+        Box::pin(admitted).await
     }
 
     /// Limits of bodies, with their common budget.
@@ -373,12 +417,6 @@ pub(crate) fn is_gateway_fault(status: StatusCode) -> bool {
         status,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
     )
-}
-
-/// The part of a client's text that an answer repeats: the client would double its memory otherwise.
-fn shortened(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(SHOWN))
-        .unwrap_or_default()
 }
 
 /// Reads the client's longest wait.

@@ -24,9 +24,14 @@ pub struct Gateway {
     task: JoinHandle<()>,
 }
 
-/// Text of a function with instances of a capacity.
+/// Text of a function with instances of a capacity. It serves all paths, unless the fields say which.
 pub fn function(name: &str, fields: &str, instances: &[SocketAddr], concurrency: u32) -> String {
-    let mut text = format!("[function.{name}]\nslo = \"1s\"\nslow_start = 0\n{fields}\n");
+    let paths = if fields.contains("paths =") {
+        ""
+    } else {
+        "paths = [\"/**\"]\n"
+    };
+    let mut text = format!("[function.{name}]\nslo = \"1s\"\nslow_start = 0\n{paths}{fields}\n");
     for address in instances {
         write!(
             text,
@@ -91,6 +96,16 @@ impl Gateway {
     /// Waits until `holds` of the page /loads.
     pub async fn eventually(&self, holds: impl Fn(&serde_json::Value) -> bool) {
         while !holds(&self.loads().await) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits until as many requests of a function have arrived.
+    pub async fn arrived(&self, function: &str, count: usize) {
+        let line = format!(
+            "tetris_gateway_requests_total{{namespace=\"\",function=\"{function}\"}} {count}\n"
+        );
+        while !self.page("/metrics").await.contains(&line) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

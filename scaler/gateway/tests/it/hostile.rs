@@ -24,9 +24,9 @@ async fn a_slow_body_takes_no_slot() {
             .unwrap();
         slow.push(stream);
     }
-    gateway
-        .eventually(|loads| loads["functions"][0]["requests"] == 20)
-        .await;
+    gateway.arrived("embed", 20).await;
+    let load = gateway.loads().await["functions"][0].clone();
+    assert_eq!(load["requests"], 0, "none of them may start an instance");
     assert_eq!(ask(gateway.address, "embed").await.body, "one");
     assert_eq!(gateway.loads().await["functions"][0]["waiting"], 0);
 }

@@ -1,6 +1,8 @@
 //! Tests of the gateway with instances that behave as told.
 
+mod admission;
 mod client;
+mod cluster;
 #[path = "../../../../deploy/tests/shared/command_page.rs"]
 mod command_page;
 mod connections;

@@ -76,6 +76,20 @@ for step in sys.argv[1:]:
 print(json.dumps({"asked": asked, "statuses": statuses, "reopened": reopened, "first_seconds": firsts}))
 "#;
 
+/// Asks once for each token, of which the empty one is none. Prints the statuses as JSON.
+const STRANGER: &str = r#"
+import http.client, json, sys
+statuses = []
+for path, token in zip(sys.argv[1::2], sys.argv[2::2]):
+    connection = http.client.HTTPConnection("tetris-gateway.tetris-system", timeout=120)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    connection.request("POST", "/functions/tetris-e2e-gateway/served" + path, b"{}", headers)
+    statuses.append(connection.getresponse().status)
+print(json.dumps(statuses))
+"#;
+/// Namespace of pods that the function is not for.
+const ELSEWHERE: &str = "default";
+
 #[test]
 fn a_function_serves_from_zero_and_goes_back() {
     on_the_cluster(|| {
@@ -125,6 +139,7 @@ fn follow(python: &str) -> Result<()> {
     let first = client("first", python, &["1:1"])?;
     told(&format!("from zero: {first}"));
     ensure!(first["statuses"] == json!({"200": 1}), "{first}");
+    strangers(python)?;
     start_client("step", python, &["20:10", "200:40"])?;
     wait_for("instances for 200 requests/s", || {
         let found = replicas()?;
@@ -144,6 +159,32 @@ fn follow(python: &str) -> Result<()> {
         Ok(())
     })?;
     function.remove()
+}
+
+/// A pod of another namespace is refused without a token of the function's namespace, and all pods at other paths.
+fn strangers(python: &str) -> Result<()> {
+    let token = |namespace: &str| {
+        let audience = "--audience=tetris-gateway";
+        let token = Kubectl.run(&["create", "token", "default", "-n", namespace, audience])?;
+        Ok::<_, anyhow::Error>(token.trim().to_owned())
+    };
+    let (own, other) = (token(NAMESPACE)?, token(ELSEWHERE)?);
+    let asked = [
+        "/infer", "", "/infer", &own, "/infer", &other, "/ready", &own,
+    ];
+    let elsewhere = asks(ELSEWHERE, "stranger", python, STRANGER, &asked)?;
+    told(&format!("a pod of another namespace: {elsewhere}"));
+    ensure!(elsewhere == json!([403, 200, 403, 404]), "{elsewhere}");
+    let here = asks(
+        NAMESPACE,
+        "local",
+        python,
+        STRANGER,
+        &["/infer", "", "/../ready", ""],
+    )?;
+    ensure!(here == json!([200, 404]), "{here}");
+    Kubectl.run(&["delete", "pod/stranger", "-n", ELSEWHERE, "--wait=false"])?;
+    Ok(())
 }
 
 /// Replaces both gateways, and then all instances, while requests go on.
@@ -256,15 +297,35 @@ fn replicas() -> Result<u64> {
 }
 
 fn client(name: &str, image: &str, steps: &[&str]) -> Result<Value> {
-    start_client(name, image, steps)?;
-    result_of(name)
+    asks(NAMESPACE, name, image, CLIENT, steps)
+}
+
+fn asks(
+    namespace: &str,
+    name: &str,
+    image: &str,
+    program: &str,
+    arguments: &[&str],
+) -> Result<Value> {
+    start(namespace, name, image, program, arguments)?;
+    result_in(namespace, name)
 }
 
 fn start_client(name: &str, image: &str, steps: &[&str]) -> Result<()> {
-    let command = [&["python3", "-c", CLIENT][..], steps].concat();
+    start(NAMESPACE, name, image, CLIENT, steps)
+}
+
+fn start(
+    namespace: &str,
+    name: &str,
+    image: &str,
+    program: &str,
+    arguments: &[&str],
+) -> Result<()> {
+    let command = [&["python3", "-c", program][..], arguments].concat();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": false,
@@ -282,14 +343,18 @@ fn start_client(name: &str, image: &str, steps: &[&str]) -> Result<()> {
 }
 
 fn result_of(name: &str) -> Result<Value> {
+    result_in(NAMESPACE, name)
+}
+
+fn result_in(namespace: &str, name: &str) -> Result<Value> {
     let pod = format!("pod/{name}");
     wait_for("the client to end", || {
-        let pod = Kubectl.json(&["get", &pod, "-n", NAMESPACE])?;
+        let pod = Kubectl.json(&["get", &pod, "-n", namespace])?;
         let phase = text(&pod["status"]["phase"]);
         ensure!(phase == "Succeeded" || phase == "Failed", "{phase}");
         Ok(())
     })?;
-    let logs = Kubectl.run(&["logs", &pod, "-n", NAMESPACE])?;
+    let logs = Kubectl.run(&["logs", &pod, "-n", namespace])?;
     serde_json::from_str(logs.trim()).with_context(|| format!("the client said {logs}"))
 }
 

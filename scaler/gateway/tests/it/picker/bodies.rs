@@ -25,9 +25,7 @@ async fn a_streamed_request_takes_a_slot_once_it_is_whole_and_goes_on_as_it_came
     for (count, mut stream) in (1..).zip([told, untold]) {
         stream.send(head(PATH, false)).await;
         stream.send(body("{\"a\"", false)).await;
-        gateway
-            .eventually(|loads| loads["functions"][0]["requests"] == count)
-            .await;
+        gateway.arrived("embed", count).await;
         assert_eq!(gateway.loads().await["functions"][0]["in_flight"], 0);
         let first = stream.ask(body(":1}", true)).await;
         assert!(matches!(first.response, Some(Answer::RequestHeaders(_))));

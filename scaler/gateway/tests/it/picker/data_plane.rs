@@ -222,6 +222,12 @@ pub fn set(answer: &ProcessingResponse, name: &str) -> Option<String> {
     Some(String::from_utf8(value).unwrap())
 }
 
+/// Names of headers that are taken out of a head.
+pub fn removed(answer: &ProcessingResponse) -> Vec<String> {
+    let mutation = changes(answer).and_then(|changes| changes.header_mutation.as_ref());
+    mutation.map_or_else(Vec::new, |mutation| mutation.remove_headers.clone())
+}
+
 fn key(option: &tetris_gateway::picker::wire::HeaderValueOption) -> &str {
     &option.header.as_ref().unwrap().key
 }

@@ -1,11 +1,12 @@
 //! Decisions of the API server about tokens.
 
+use std::error::Error;
+
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use super::failure::{code, next_step_with, root_cause};
-use crate::http::{ReviewError, TokenReviewer};
+use super::{ReviewError, TokenReviewer};
 
 const RIGHTS: &str = "allow the daemon's service account to create tokenreviews";
 
@@ -49,7 +50,7 @@ impl TokenReviewer for TokenReviews {
                 "the API server does not review tokens: {}",
                 root_cause(&error)
             ),
-            next_step: next_step_with(code(&error), RIGHTS),
+            next_step: next_step(&error),
         })?;
         let status = answer.status.unwrap_or_default();
         // An authenticator that knows no audiences says nothing of them, and its answer proves
@@ -60,4 +61,23 @@ impl TokenReviewer for TokenReviews {
         let user = status.user.and_then(|user| user.username);
         Ok(user.filter(|_| status.authenticated == Some(true) && is_for_us))
     }
+}
+
+fn next_step(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => {
+            "check the token of the daemon's service account"
+        }
+        kube::Error::Api(status) if status.code == 403 => RIGHTS,
+        _ => "check that this node reaches the API server",
+    }
+}
+
+/// The innermost cause, which wrappers tend not to print.
+fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause
 }
