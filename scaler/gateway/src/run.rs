@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::pages::{self, Pages};
 use crate::picker::{self, Picker};
 use crate::proxy::Proxy;
-use crate::server::{Serving, serve_on_threads};
+use crate::server::{Certificate, CertificateError, Serving, Tls, serve_on_threads};
 
 /// Interval in which the gateway looks at its file.
 const FOLLOW: Duration = Duration::from_millis(250);
@@ -46,6 +46,12 @@ pub enum RunError {
         "the file has a section [callers], which only --cluster has a use for; leave out the section, or add the argument"
     )]
     CallersOfFile,
+    /// An unusable certificate.
+    #[error("[tls]: {0}")]
+    Certificate(#[from] CertificateError),
+    /// A failure of the cryptography.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
     /// A failure to reach the API server.
     #[error(transparent)]
     Cluster(#[from] tetris_scaler::run::RunError),
@@ -113,6 +119,8 @@ pub async fn run_until(
     if args.cluster && !(config.function.is_empty() && config.gpu_pool.is_empty()) {
         return Err(RunError::BothSources);
     }
+    let certificate = config.tls.as_ref().map(Certificate::read).transpose()?;
+    let certificate = certificate.map(Arc::new);
     let clients = listen("listen", args.listen).await?;
     let own = listen("metrics-listen", args.metrics_listen).await?;
     let picker = picker::listen(args.picker_listen).await?;
@@ -173,7 +181,8 @@ pub async fn run_until(
         ready.store(false, Ordering::Relaxed);
         stopping.send_replace(true);
     };
-    let serving = Serving::new(proxy.clone(), config.limits, config.timeouts);
+    let tls = certificate.clone().map(Tls::try_new).transpose()?;
+    let serving = Serving::new(proxy.clone(), config.limits, config.timeouts, tls);
     let proxying = async {
         let serving = serve_on_threads(clients, serving, stopped.clone());
         let serving = async {
@@ -208,6 +217,7 @@ pub async fn run_until(
     let following = async {
         tokio::select! {
             () = memory::follow(proxy.memory()) => {}
+            () = follow_certificate(certificate.as_deref()) => {}
             () = following => {}
         }
     };
@@ -216,6 +226,13 @@ pub async fn run_until(
     let reporting = serve(own, Plain, pages::router(pages), limits, until(end.clone()));
     let (served, (), (), ()) = tokio::join!(proxying, following, reporting, farewell);
     served
+}
+
+async fn follow_certificate(certificate: Option<&Certificate>) {
+    match certificate {
+        Some(certificate) => certificate.follow().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Reads the file again whenever it has changed. A wrong one changes nothing.

@@ -189,10 +189,15 @@ fn tokens_end_soon_and_are_where_they_are_used_alone() {
         }
         for pods in objects.pods() {
             assert_eq!(pods.spec["automountServiceAccountToken"], false, "{name}");
-            let projected = |volume: &&Value| volume["projected"]["sources"].is_array();
+            let with_token = |volume: &&Value| {
+                let sources = list(&volume["projected"]["sources"]);
+                sources
+                    .iter()
+                    .any(|source| source["serviceAccountToken"].is_object())
+            };
             let volumes: Vec<_> = list(&pods.spec["volumes"])
                 .iter()
-                .filter(projected)
+                .filter(with_token)
                 .collect();
             let ours = pods.spec.get("serviceAccountName").is_some();
             assert_eq!(volumes.len(), usize::from(ours), "{name}: {}", pods.name());

@@ -5,6 +5,7 @@ mod check;
 mod error;
 mod fields;
 mod gpu;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,6 +23,7 @@ use tetris_scaler_dispatch::Rules;
 pub use callers::CallersConfig;
 pub use error::ConfigError;
 pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig, SharingConfig, TorporConfig};
+pub use tls::TlsConfig;
 
 /// Longest file in bytes: about a thousand functions. In memory a hostile one takes up to 640 times as much while it
 /// is parsed, a third of the memory that the manifests give the gateway.
@@ -40,6 +42,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Rules of a cluster's functions.
     pub cluster: ClusterDefaults,
+    /// TLS towards clients; plain without it.
+    pub tls: Option<TlsConfig>,
     /// Callers of a cluster's functions.
     pub callers: CallersConfig,
     /// Functions by name; in a cluster there are none.

@@ -23,6 +23,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tetris_service_kit::pace::Pace;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -33,6 +34,7 @@ use super::clients::Clients;
 use super::head;
 use super::ledger::Ledger;
 use super::streams::{StreamProgress, StreamTasks};
+use super::tls::{self, Tls};
 use crate::bounded_reads::BoundedReads;
 use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
@@ -140,6 +142,30 @@ enum Next {
 }
 
 impl Connection {
+    /// Shakes hands, and serves what is within. The memory of both is the client's.
+    pub(super) async fn serve_tls(self, stream: TcpStream, tls: &Tls) {
+        let budget = &self.service.proxy.memory().heads;
+        let charged = budget.charge(memory::client(self.client.0.ip()), tls::HANDSHAKE);
+        let client = self.client.0;
+        let mut charge = match charged {
+            Ok(charge) => charge,
+            Err(error) => {
+                tracing::debug!(%client, "no memory for a handshake: {error}");
+                return;
+            }
+        };
+        // On the heap, so that a connection after it has no room for it.
+        let handshake = Box::pin(tls.accept(stream));
+        match tokio::time::timeout(self.protocols.head, handshake).await {
+            Ok(Ok(stream)) => {
+                charge.shrink_to(tls::CONNECTION);
+                self.serve(stream).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%client, "handshake: {error}"),
+            Err(_) => tracing::debug!(%client, "handshake: the client was too slow"),
+        }
+    }
+
     /// Serves until the client leaves, is too slow, or `stop` changes while it has no request.
     pub(super) async fn serve<S: Stream>(mut self, mut stream: S) {
         let client = self.client;

@@ -1,4 +1,4 @@
-//! Connections of clients: HTTP/1 and HTTP/2 without TLS, within limits.
+//! Connections of clients: HTTP/1 and HTTP/2, with or without TLS, within limits.
 
 mod activity;
 mod client_stream;
@@ -9,6 +9,7 @@ mod head;
 mod ledger;
 mod streams;
 mod threads;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ use connection::{Connection, Protocols};
 use descriptors::make_room;
 use ledger::Held;
 pub(crate) use threads::serve_on_threads;
+pub use tls::CertificateError;
+pub(crate) use tls::{Certificate, Tls};
 
 /// Pause after a failure to accept a connection: the process may be short of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -46,16 +49,18 @@ pub(crate) struct Serving {
     limits: Limits,
     timeouts: Timeouts,
     clients: Clients,
+    tls: Option<Tls>,
 }
 
 impl Serving {
-    pub(crate) fn new(proxy: Proxy, limits: Limits, timeouts: Timeouts) -> Self {
+    pub(crate) fn new(proxy: Proxy, limits: Limits, timeouts: Timeouts, tls: Option<Tls>) -> Self {
         let limits = make_room(limits);
         Self {
             proxy,
             limits,
             timeouts,
             clients: Clients::new(limits.connections, limits.connections_per_client),
+            tls,
         }
     }
 }
@@ -70,6 +75,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Serving, stop: impl Fu
         limits,
         timeouts,
         clients,
+        tls,
     } = service;
     let leaving = Arc::new(AtomicBool::new(false));
     let service = Service {
@@ -80,6 +86,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Serving, stop: impl Fu
         service,
         protocols: Arc::new(Protocols::new(limits, timeouts)),
         clients,
+        tls,
         reading: timeouts.read(),
         stop: watch::Sender::new(()),
         tasks: JoinSet::new(),
@@ -138,6 +145,7 @@ struct Server {
     service: Service,
     protocols: Arc<Protocols>,
     clients: Clients,
+    tls: Option<Tls>,
     /// Longest time for which a client may read nothing.
     reading: Duration,
     /// Tells all connections to end once they have no request.
@@ -182,9 +190,13 @@ impl Server {
             client: ClientAddress(address),
             stop: self.stop.subscribe(),
         };
+        let tls = self.tls.clone();
         self.tasks.spawn(async move {
             let _place = place;
-            connection.serve(stream).await;
+            match tls {
+                Some(tls) => connection.serve_tls(stream, &tls).await,
+                None => connection.serve(stream).await,
+            }
         });
     }
 

@@ -47,4 +47,5 @@ mod replica;
 mod responses;
 mod server;
 mod siege;
+mod tls;
 mod unread;
