@@ -13,7 +13,7 @@ fn main() {
         .route_name("Process")
         .input_type("crate::picker::wire::ProcessingRequest")
         .output_type("crate::picker::wire::ProcessingResponse")
-        .codec_path(CODEC)
+        .codec_path("crate::picker::codec::BoundedCodec")
         .client_streaming()
         .server_streaming()
         .build();

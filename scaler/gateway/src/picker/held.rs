@@ -1,5 +1,9 @@
 //! The body of a request, held until an instance is picked: a slow client occupies none.
 
+use std::time::Instant;
+
+use tetris_service_kit::pace::Progress;
+
 use super::inbound::{End, Wire};
 use super::wire::{HttpBody, Part};
 use crate::problem::Problem;
@@ -36,8 +40,10 @@ impl From<End> for NotHeld {
 pub(super) async fn read(wire: &mut Wire, bodies: &Bodies, payer: Payer) -> Result<Held, NotHeld> {
     let mut held = Held::default();
     let mut length = 0_usize;
+    let mut progress = Progress::new(bodies.pace());
     loop {
-        let Some(message) = wire.next_within(bodies.pace().grace).await? else {
+        let left = progress.waits(now()).saturating_duration_since(now());
+        let Some(message) = wire.next_within(left).await? else {
             return Err(NotHeld::Refused(bodies.slow()));
         };
         if message.part.is_of_response() {
@@ -46,6 +52,7 @@ pub(super) async fn read(wire: &mut Wire, bodies: &Bodies, payer: Payer) -> Resu
         }
         match message.part {
             Part::RequestBody(part) => {
+                progress.moved(now(), part.body.len());
                 // An empty part costs memory as well.
                 length = length.saturating_add(part.body.len().max(size_of::<HttpBody>()));
                 if length > bodies.most() {
@@ -66,4 +73,9 @@ pub(super) async fn read(wire: &mut Wire, bodies: &Bodies, payer: Payer) -> Resu
             _ => return Err(End::wrong("expected a part of the body, found another head").into()),
         }
     }
+}
+
+/// The time, as tests may set it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

@@ -10,6 +10,8 @@ pub(super) const DESTINATION: &str = "x-gateway-destination-endpoint";
 pub(super) const LOAD_BALANCING: &str = "envoy.lb";
 const SERVED: &str = "x-gateway-destination-endpoint-served";
 const SUBSET_HINT: &str = "envoy.lb.subset_hint";
+/// Largest number of addresses of a subset, and of hosts.
+const MOST: usize = 1_024;
 const SUBSET: &str = "x-gateway-destination-endpoint-subset";
 
 /// Instances that a request may go to.
@@ -41,6 +43,9 @@ impl Subset {
 
     fn add(&mut self, text: &str) {
         for one in text.split(',').map(str::trim) {
+            if self.addresses.len().max(self.hosts.len()) >= MOST {
+                return;
+            }
             if let Ok(address) = one.parse::<SocketAddr>() {
                 self.addresses.push(address);
             } else if let Ok(host) = one.parse::<IpAddr>() {

@@ -13,21 +13,26 @@
 //! - `held`: a body that is held until an instance is picked
 //! - `head`, `metadata`, `answer`: parts of messages
 //! - [`health`]: checks of the health of the picker
-//! - `serve`: the server and its limits
+//! - [`shape`], `codec`, `messages`, `connections`: limits of messages before they are decoded, and of connections
+//! - `serve`: the server
 //!
 //! **Guarantees.** A request takes a slot once its body is complete, where the data plane shows the
 //! body. The slot is free again when the stream ends, at any point and in any way.
 
 mod answer;
+mod codec;
+mod connections;
 mod exchange;
 pub mod head;
 pub mod health;
 mod held;
 mod inbound;
+mod messages;
 mod metadata;
 mod parts;
 mod serve;
 mod services;
+pub mod shape;
 mod stream;
 pub mod wire;
 

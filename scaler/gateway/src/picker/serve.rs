@@ -1,34 +1,42 @@
 //! gRPC server of the picker.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::Stream;
+use tetris_service_kit::budget::{Budget, Charge};
 use tetris_service_kit::http::ListenError;
 use tetris_service_kit::shutdown::until;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::connections::{WINDOW, accept};
 use super::health::Checks;
+use super::inbound::{StreamLimits, Wire};
+use super::messages::LimitedMessages;
 use super::parts::Picker;
 use super::services::external_processor_server::{ExternalProcessor, ExternalProcessorServer};
 use super::services::health_server::HealthServer;
+use super::shape::HEAD_BYTES;
 use super::stream;
 use super::wire::{ProcessingRequest, ProcessingResponse};
 use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
+use crate::memory::client;
 
-/// Size of a message beside a body: a head of 60 KiB, which is Envoy's limit, with metadata.
-const HEAD_BYTES: usize = 1 << 20;
 /// Size of the head of a call.
 const CALL_HEAD_BYTES: u32 = 16 << 10;
 /// A connection carries all streams of a data plane's thread: one that waits must not stop the
 /// others.
-const CONNECTION_WINDOW: u32 = 16 << 20;
-const STREAM_WINDOW: u32 = 256 << 10;
+const STREAM_WINDOW: u32 = 64 << 10;
+/// Largest question about health.
+const HEALTH_BYTES: usize = 4 << 10;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Answers that wait for a slow data plane. Then its messages wait, too.
@@ -59,30 +67,35 @@ pub(crate) async fn serve(
     let health = HealthServer::new(Checks {
         ready: Arc::clone(&picker.ready),
     });
+    let health = health.max_decoding_message_size(HEALTH_BYTES);
+    let proxy = picker.proxy.clone();
     let processor = Processor {
         picker,
-        streams: Arc::new(Semaphore::new(
-            limits.connections.min(Semaphore::MAX_PERMITS),
-        )),
+        limits: StreamLimits::of(&limits, &timeouts),
+        // One data plane has half at most.
+        streams: Budget::new(limits.connections.saturating_mul(2)),
     };
     let processor = ExternalProcessorServer::new(processor)
         .max_decoding_message_size(limits.body_bytes.saturating_add(HEAD_BYTES));
+    let processor = LimitedMessages::new(processor, proxy.clone());
+    let connections = accept(listener, &limits, &timeouts, proxy.memory());
     let said = stopped.clone();
     let leaving = async move {
         until(said).await;
         tokio::time::sleep(timeouts.farewell()).await;
     };
+    // More than one data plane may have are refused, and need not wait.
+    let streams = u32::try_from(limits.connections.saturating_mul(2)).unwrap_or(u32::MAX);
     let serving = Server::builder()
-        .max_concurrent_streams(u32::try_from(limits.connections).unwrap_or(u32::MAX))
+        .max_concurrent_streams(streams)
         .http2_max_header_list_size(CALL_HEAD_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_connection_window_size(WINDOW)
         .initial_stream_window_size(STREAM_WINDOW)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .tcp_nodelay(true)
         .add_service(processor)
         .add_service(health)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), leaving);
+        .serve_with_incoming_shutdown(connections, leaving);
     let overdue = async {
         until(stopped).await;
         tokio::time::sleep(timeouts.farewell().saturating_add(timeouts.stop())).await;
@@ -99,32 +112,49 @@ pub(crate) async fn serve(
 #[derive(Debug)]
 struct Processor {
     picker: Picker,
-    streams: Arc<Semaphore>,
+    limits: StreamLimits,
+    /// Open streams by the address of their data plane.
+    streams: Budget<IpAddr>,
+}
+
+/// Answers of a stream, with its place among all.
+#[derive(Debug)]
+struct Answers {
+    answers: ReceiverStream<Result<ProcessingResponse, Status>>,
+    _place: Charge<IpAddr>,
+}
+
+impl Stream for Answers {
+    type Item = Result<ProcessingResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Pin::new(&mut self.answers).poll_next(cx)
+    }
 }
 
 #[tonic::async_trait]
 impl ExternalProcessor for Processor {
-    type ProcessStream = ReceiverStream<Result<ProcessingResponse, Status>>;
+    type ProcessStream = Answers;
 
     async fn process(
         &self,
         request: Request<Streaming<ProcessingRequest>>,
     ) -> Result<Response<Self::ProcessStream>, Status> {
-        let permit = Arc::clone(&self.streams).try_acquire_owned();
-        let permit = permit.map_err(|_| {
-            Status::resource_exhausted(
-                "too many requests are open; wait for some, or raise limits.connections",
-            )
-        })?;
         // Without an address it is that of no pod.
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let data_plane = ClientAddress(request.remote_addr().unwrap_or(unknown));
         let (answers, receiver) = mpsc::channel(ANSWERS);
-        let picker = self.picker.clone();
-        tokio::spawn(async move {
-            let _permit = permit;
-            stream::run(picker, data_plane, request.into_inner(), answers).await;
-        });
-        Ok(Response::new(ReceiverStream::new(receiver)))
+        let address = client(data_plane.0.ip());
+        let place = self.streams.charge(address, 1).map_err(|_| {
+            Status::resource_exhausted(
+                "too many requests are open; wait for some, or raise limits.connections",
+            )
+        })?;
+        let wire = Wire::new(request.into_inner(), answers, self.limits);
+        tokio::spawn(stream::run(self.picker.clone(), data_plane, wire));
+        Ok(Response::new(Answers {
+            answers: ReceiverStream::new(receiver),
+            _place: place,
+        }))
     }
 }

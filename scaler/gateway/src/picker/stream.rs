@@ -1,11 +1,12 @@
 //! The stream of one request, until it has an instance.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hyper::Request;
 use hyper::header::AUTHORIZATION;
-use tokio::sync::mpsc::Sender;
-use tonic::{Status, Streaming};
+use tetris_service_kit::budget::Charge;
 
 use super::answer::{self, Pick};
 use super::exchange::{Exchange, Modes};
@@ -14,25 +15,20 @@ use super::held::{self, Held, NotHeld};
 use super::inbound::{End, Wire};
 use super::metadata::Subset;
 use super::parts::Picker;
-use super::wire::{
-    Answer, BodyMode, HttpHeaders, Part, ProcessingRequest, ProcessingResponse, TrailersResponse,
-};
+use super::wire::{Answer, BodyMode, HttpHeaders, Part, TrailersResponse};
 use crate::client_address::ClientAddress;
 use crate::function::{Function, Grant};
+use crate::memory::client;
 use crate::metrics::Dispatch;
 use crate::normal_path::normalise;
+use crate::problem::Problem;
 use crate::proxy::answer::{Dialect, refused};
 use crate::proxy::{Payer, wait_of};
 use crate::refusal::Refusal;
+use crate::server::{memory_of_head, too_many_heads};
 
 /// Follows a stream to its end.
-pub(super) async fn run(
-    picker: Picker,
-    data_plane: ClientAddress,
-    messages: Streaming<ProcessingRequest>,
-    answers: Sender<Result<ProcessingResponse, Status>>,
-) {
-    let mut wire = Wire::new(messages, answers);
+pub(super) async fn run(picker: Picker, data_plane: ClientAddress, mut wire: Wire) {
     if let Err(End::Broken(status)) = talk(&picker, data_plane, &mut wire).await {
         tracing::debug!("stream of a data plane broken off: {status}");
         wire.break_off(*status).await;
@@ -40,7 +36,7 @@ pub(super) async fn run(
 }
 
 async fn talk(picker: &Picker, data_plane: ClientAddress, wire: &mut Wire) -> Result<(), End> {
-    let first = wire.next().await?;
+    let first = wire.first().await?;
     let modes = Modes::of(first.modes.as_ref());
     let Part::RequestHeaders(head) = first.part else {
         if !first.part.is_of_response() {
@@ -51,6 +47,7 @@ async fn talk(picker: &Picker, data_plane: ClientAddress, wire: &mut Wire) -> Re
         return Exchange::without(modes).run(wire).await;
     };
     let subset = Subset::of(first.metadata.as_ref());
+    drop(first.metadata);
     let mut opening = Opening {
         picker,
         data_plane,
@@ -97,7 +94,7 @@ impl Opening<'_> {
         subset: Option<Subset>,
     ) -> Result<Exchange, NotHeld> {
         let arrived_at = Instant::now();
-        let request = head::request(head).map_err(NotHeld::Refused)?;
+        let (request, _held) = self.admitted(head).map_err(NotHeld::Refused)?;
         self.dialect = Dialect::of(&request);
         let (mut parts, ()) = request.into_parts();
         let is_changed = normalise(&mut parts.uri).map_err(NotHeld::Refused)?;
@@ -153,6 +150,18 @@ impl Opening<'_> {
         Ok(exchange)
     }
 
+    /// Reads a head within the limits of the proxy's, and charges its memory to the data plane, both as it came and as
+    /// it was read.
+    fn admitted(&self, head: &HttpHeaders) -> Result<(Request<()>, Charge<IpAddr>), Problem> {
+        let proxy = &self.picker.proxy;
+        self.wire.limits().check_head(head)?;
+        let request = head::request(head)?;
+        let bytes = head::memory_of(head).saturating_add(memory_of_head(&request));
+        let payer = client(self.data_plane.0.ip());
+        let charge = proxy.memory().heads.charge(payer, bytes);
+        Ok((request, charge.map_err(too_many_heads)?))
+    }
+
     /// Waits for the body, as far as the data plane shows it before the pick.
     async fn body(&mut self, head: &HttpHeaders, function: &Function) -> Result<Shown, NotHeld> {
         if head.end_of_stream {
@@ -171,7 +180,7 @@ impl Opening<'_> {
             BodyMode::Buffered => {
                 // The data plane reads no body before the head has an answer.
                 self.wire.send(answer::request_headers(None)).await?;
-                let message = self.wire.next().await?;
+                let message = self.wire.gathered().await?;
                 match message.part {
                     Part::RequestBody(body) => Ok(Shown::Whole(!body.end_of_stream)),
                     Part::RequestTrailers(_) => Ok(Shown::Trailers),

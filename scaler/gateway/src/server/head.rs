@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::{Request, StatusCode};
+use tetris_service_kit::budget::Exceeded;
 
 use super::ledger::{Held, Ledger};
 use crate::problem::Problem;
@@ -27,24 +28,31 @@ pub(super) fn admit<B>(
     request: &Request<B>,
     fields: usize,
 ) -> Result<Held, Problem> {
-    let found = request.headers().len();
-    if found > fields {
-        let problem = format!(
-            "the head has {found} header fields, expected {fields} at most (limits.headers)"
-        );
-        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        return Err(Problem::new(status, "head-fields", problem));
+    check_fields(request.headers().len(), fields)?;
+    ledger.hold(memory_of(request)).map_err(too_many)
+}
+
+/// The problem of a head for which its client has no memory left.
+pub(crate) fn too_many(exceeded: Exceeded) -> Problem {
+    let problem = format!(
+        "the gateway holds too many heads of requests: {exceeded}; try again, or raise limits.heads"
+    );
+    Problem::unavailable("heads", problem, Duration::from_secs(1))
+}
+
+/// Refuses a head with more than `fields` header fields.
+pub(crate) fn check_fields(found: usize, fields: usize) -> Result<(), Problem> {
+    if found <= fields {
+        return Ok(());
     }
-    ledger.hold(memory_of(request)).map_err(|exceeded| {
-        let problem = format!(
-            "the gateway holds too many heads of requests: {exceeded}; try again, or raise limits.heads"
-        );
-        Problem::unavailable("heads", problem, Duration::from_secs(1))
-    })
+    let problem =
+        format!("the head has {found} header fields, expected {fields} at most (limits.headers)");
+    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    Err(Problem::new(status, "head-fields", problem))
 }
 
 /// Number of bytes that a head takes in memory.
-fn memory_of<B>(request: &Request<B>) -> usize {
+pub(crate) fn memory_of<B>(request: &Request<B>) -> usize {
     let headers = request.headers();
     let further = headers.len().saturating_sub(headers.keys_len());
     let texts = headers.iter().fold(0_usize, |sum, (name, value)| {

@@ -29,9 +29,10 @@ use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 use crate::proxy::{Proxy, ResponseBody};
 
-use clients::Clients;
+pub(crate) use clients::{Clients, Place};
 use connection::{Connection, Protocols};
 use descriptors::make_room;
+pub(crate) use head::{check_fields, memory_of as memory_of_head, too_many as too_many_heads};
 use ledger::Held;
 pub(crate) use threads::serve_on_threads;
 pub use tls::CertificateError;

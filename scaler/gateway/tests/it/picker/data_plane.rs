@@ -48,15 +48,18 @@ impl Stream {
 
     /// Opens a stream whose first message tells no modes.
     pub async fn try_open(address: SocketAddr) -> Result<Self, Status> {
+        Self::over(client(address).await).await
+    }
+
+    /// Opens such a stream on a connection that others may have.
+    pub async fn over(mut client: tonic::client::Grpc<Channel>) -> Result<Self, Status> {
         let (sender, receiver) = mpsc::channel(4);
         let request = Request::new(ReceiverStream::new(receiver));
         let path =
             PathAndQuery::from_static("/envoy.service.ext_proc.v3.ExternalProcessor/Process");
         let codec = ProstCodec::default();
-        let answers = client(address)
-            .await
-            .streaming(request, path, codec)
-            .await?;
+        client.ready().await.unwrap();
+        let answers = client.streaming(request, path, codec).await?;
         Ok(Self {
             sender: Some(sender),
             answers: answers.into_inner(),
