@@ -9,14 +9,20 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use thiserror::Error;
+use tokio::sync::Semaphore;
 
 use super::executor::Executor;
 use super::status::GpuStatus;
 
 /// Longest time of a request and its whole answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Largest answer, in bytes.
-const ANSWER: usize = 16 << 20;
+/// Largest page with the parts of models, one without them, and answer to an order, in bytes. A part takes about a
+/// hundred bytes, and a model without its parts two hundred.
+const PAGE_WITH_PARTS: usize = 16 << 20;
+const PAGE: usize = 4 << 20;
+const ANSWER: usize = 64 << 10;
+/// Pages with parts that are read at a time, of all pools. In memory one takes up to eight times as much.
+static TURN: Semaphore = Semaphore::const_new(1);
 /// Longest token, in bytes.
 const TOKEN: u64 = 4096;
 /// Bytes of a refusal that are shown.
@@ -46,7 +52,18 @@ pub(super) enum CallError {
 /// Asks for the executor's page.
 pub(super) async fn status(executor: &Executor, parts: bool) -> Result<GpuStatus, CallError> {
     let path = format!("/v2/gpu?parts={parts}");
-    let page = call(executor, Method::GET, path).await?;
+    // Nothing closes it.
+    let turn = if parts {
+        TURN.acquire().await.ok()
+    } else {
+        None
+    };
+    let most = if turn.is_some() {
+        PAGE_WITH_PARTS
+    } else {
+        PAGE
+    };
+    let page = call(executor, Method::GET, path, most).await?;
     GpuStatus::parse(&page).map_err(CallError::Page)
 }
 
@@ -62,10 +79,15 @@ pub(super) async fn unload(executor: &Executor, model: &str) -> Result<(), CallE
 
 async fn order(executor: &Executor, model: &str, order: &str) -> Result<(), CallError> {
     let path = format!("/v2/repository/models/{model}/{order}");
-    call(executor, Method::POST, path).await.map(drop)
+    call(executor, Method::POST, path, ANSWER).await.map(drop)
 }
 
-async fn call(executor: &Executor, method: Method, path: String) -> Result<Bytes, CallError> {
+async fn call(
+    executor: &Executor,
+    method: Method,
+    path: String,
+    most: usize,
+) -> Result<Bytes, CallError> {
     let calling = async {
         let endpoint = &executor.orders;
         let mut request = Request::builder()
@@ -82,7 +104,7 @@ async fn call(executor: &Executor, method: Method, path: String) -> Result<Bytes
         let (response, connection) =
             sent.map_err(|error| CallError::NoAnswer(error.to_string()))?;
         let (parts, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER).collect().await;
+        let body = Limited::new(body, most).collect().await;
         let body = body.map_err(|error| CallError::NoAnswer(error.to_string()))?;
         if let Some(connection) = connection {
             endpoint.pool.give_back(connection);

@@ -1,6 +1,6 @@
 //! Facts that an executor's page tells: its GPU, its models, and the content of the memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use tetris_scaler_dispatch::gpu::{Gpu, GpuId, ModelId};
 
@@ -38,6 +38,14 @@ impl State {
         question: Question,
         status: &GpuStatus,
     ) -> Vec<Unload> {
+        // The page of an executor that has left the configuration meanwhile.
+        if !self
+            .executors
+            .get(gpu.0 as usize)
+            .is_some_and(|known| known.listed)
+        {
+            return Vec::new();
+        }
         self.learn_gpu(gpu, status);
         let served = self.learn_models(gpu, status);
         let Some(known) = self.executors.get(gpu.0 as usize) else {
@@ -61,12 +69,13 @@ impl State {
     }
 
     fn learn_gpu(&mut self, gpu: GpuId, status: &GpuStatus) {
-        let node = self.place(format!("node {}", status.node));
-        let switch = match &status.switch {
+        let node_name = format!("node {}", status.node);
+        let switch_name = match &status.switch {
             Some(switch) => format!("switch {} {switch}", status.node),
             None => format!("gpu {}", status.uuid),
         };
-        let switch = self.place(switch);
+        let node = self.places.number(&node_name);
+        let switch = self.places.number(&switch_name);
         let memory_bytes = status.capacity_bytes;
         self.scheduler.set_gpu(
             gpu,
@@ -76,6 +85,14 @@ impl State {
                 switch,
             },
         );
+        let places = [node_name, switch_name];
+        if let Some(known) = self.executors.get_mut(gpu.0 as usize)
+            && known.places != places
+        {
+            known.places = places;
+            let executors = self.executors.iter();
+            self.places.keep(executors.flat_map(|known| &known.places));
+        }
         if let Some(known) = self.executors.get_mut(gpu.0 as usize) {
             known.uuid = Some(status.uuid.clone());
             known.bytes_per_s = status.bytes_per_second.filter(|&speed| speed > 0);
@@ -92,24 +109,24 @@ impl State {
     }
 
     fn learn_links(&mut self) {
-        for known in &self.executors {
-            let found: Vec<(GpuId, u64)> = known
-                .links
-                .iter()
-                .filter_map(|(to, speed)| {
-                    let mut all = self.executors.iter();
-                    let other = all.find(|other| other.uuid.as_ref() == Some(to))?;
-                    Some((other.executor.gpu, *speed))
-                })
-                .collect();
-            self.scheduler.set_links(known.executor.gpu, &found);
+        for (gpu, links) in self.links() {
+            self.scheduler.set_links(gpu, &links);
         }
     }
 
-    /// Number of a node or switch.
-    fn place(&mut self, name: String) -> u32 {
-        let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
-        *self.places.entry(name).or_insert(next)
+    /// Links of each GPU to those of other executors.
+    fn links(&self) -> Vec<(GpuId, Vec<(GpuId, u64)>)> {
+        // Of two executors with one GPU, the first counts.
+        let by_uuid = self.executors.iter().rev();
+        let by_uuid: HashMap<&str, GpuId> = by_uuid
+            .filter_map(|known| Some((known.uuid.as_deref()?, known.executor.gpu)))
+            .collect();
+        let of_each = self.executors.iter().map(|known| {
+            let links = known.links.iter();
+            let links = links.filter_map(|(to, speed)| Some((*by_uuid.get(&**to)?, *speed)));
+            (known.executor.gpu, links.collect())
+        });
+        of_each.collect()
     }
 
     /// Takes contents and parts. Returns the models of the pool that the executor serves.
@@ -182,5 +199,96 @@ impl State {
             }
         }
         orders
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tetris_scaler_dispatch::gpu::{GpuPolicy, SharingRules};
+
+    use super::super::executor::ExecutorAddresses;
+    use super::super::models::Times;
+    use super::*;
+
+    const EXECUTORS: usize = 4;
+
+    fn pool() -> State {
+        let policy = GpuPolicy::Sharing(SharingRules::default());
+        let mut state = State::new(policy, 10);
+        for port in 0..EXECUTORS {
+            state.add(ExecutorAddresses {
+                requests: ([127, 0, 0, 1], port as u16 + 1).into(),
+                orders: None,
+            });
+        }
+        let times = Times {
+            infer_us: 1,
+            after_load_us: 1,
+        };
+        let State {
+            models, scheduler, ..
+        } = &mut state;
+        models.number(scheduler, "m", times);
+        state
+    }
+
+    fn page(number: usize) -> Value {
+        let parts: Vec<_> = (0..10)
+            .map(|part| json!({"id": format!("{number}-{part}"), "bytes": 1}))
+            .collect();
+        json!({
+            "uuid": format!("GPU-{number}"), "node": format!("node-{number}"), "switch": format!("s-{number}"),
+            "capacity_bytes": 1_000, "bytes_per_second": 1_000,
+            "links": [{"to": "GPU-0", "bytes_per_second": 1}],
+            "models": [{"name": "m", "model": format!("c-{number}"), "state": "absent", "parts": parts}],
+        })
+    }
+
+    fn learn(state: &mut State, gpu: usize, page: &Value) {
+        let gpu = GpuId(gpu as u32);
+        let question = Question {
+            parts: true,
+            changes: 0,
+        };
+        let status = GpuStatus::parse(page.to_string().as_bytes()).unwrap();
+        state.learn(0, gpu, question, &status);
+    }
+
+    #[test]
+    fn names_that_no_executor_tells_any_more_are_forgotten() {
+        let mut state = pool();
+        for number in 0..1_000 {
+            learn(&mut state, number % EXECUTORS, &page(number));
+        }
+        // Two places of each executor, and the parts of one content.
+        assert_eq!(state.places.count(), EXECUTORS * 2);
+        assert_eq!(state.models.parts(), 10);
+    }
+
+    #[test]
+    fn an_executor_that_leaves_is_forgotten_and_its_last_page_does_not_count() {
+        let mut state = pool();
+        learn(&mut state, 0, &page(0));
+        learn(&mut state, 1, &page(1));
+        state.executors[0].delist();
+        learn(&mut state, 0, &page(2));
+        let known = &state.executors[0];
+        assert_eq!((&known.uuid, known.links.len()), (&None, 0));
+        learn(&mut state, 1, &page(3));
+        assert_eq!(state.places.count(), 2);
+    }
+
+    #[test]
+    fn links_lead_to_the_first_executor_of_a_gpu() {
+        let mut state = pool();
+        for gpu in 0..EXECUTORS {
+            let number = if gpu == 3 { 0 } else { gpu };
+            learn(&mut state, gpu, &page(number));
+        }
+        let expected: Vec<_> = (0..EXECUTORS as u32)
+            .map(|gpu| (GpuId(gpu), vec![(GpuId(0), 1)]))
+            .collect();
+        assert_eq!(state.links(), expected);
     }
 }

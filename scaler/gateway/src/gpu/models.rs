@@ -1,17 +1,20 @@
 //! Numbers of models and of their parts, by name and by content.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tetris_scaler_dispatch::gpu::{GpuModel, GpuScheduler, ModelId, ObjectId, Part};
 
 use super::status::PartStatus;
 
-/// Numbers of models and parts. They stay the same for the life of the pool.
+/// Numbers of models, which stay the same for the life of the pool, and of their parts.
 #[derive(Debug, Default)]
 pub(super) struct Models {
     all: Vec<Known>,
     by_name: HashMap<String, ModelId>,
+    /// Numbers of the parts of all models, by content.
     objects: HashMap<String, ObjectId>,
+    /// Number of the next part that was not seen before.
+    next_object: u64,
 }
 
 /// A model by its name at the executors.
@@ -96,14 +99,36 @@ impl Models {
         known.content = Some(content.to_owned());
         let mut of_model: Vec<Part> = Vec::with_capacity(parts.len());
         for part in parts {
-            let next = ObjectId(self.objects.len() as u64);
-            let object = *self.objects.entry(part.id.clone()).or_insert(next);
+            let next = &mut self.next_object;
+            let object = *self.objects.entry(part.id.clone()).or_insert_with(|| {
+                let object = ObjectId(*next);
+                *next = next.saturating_add(1);
+                object
+            });
             let bytes = part.bytes;
             of_model.push(Part { object, bytes });
         }
         of_model.sort_unstable_by_key(|part| part.object);
         of_model.dedup_by_key(|part| part.object);
         scheduler.set_model(id, of(of_model, known.times));
+        self.forget_parts(scheduler);
+    }
+
+    /// Number of parts that are known.
+    #[cfg(test)]
+    pub(super) fn parts(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Forgets the parts that no model has any more.
+    fn forget_parts(&mut self, scheduler: &GpuScheduler) {
+        let models = self.ids().filter_map(|id| scheduler.model(id));
+        let used: HashSet<ObjectId> = models
+            .flat_map(|model| model.parts.iter().map(|part| part.object))
+            .collect();
+        if used.len() < self.objects.len() {
+            self.objects.retain(|_, object| used.contains(object));
+        }
     }
 }
 

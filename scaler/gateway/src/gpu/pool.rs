@@ -46,7 +46,7 @@ impl GpuPool {
         for gpu in gone {
             state.lost(gpu, "the configuration does not have it any more");
             if let Some(known) = state.executors.get_mut(gpu.0 as usize) {
-                known.listed = false;
+                known.delist();
             }
         }
         for executor in addresses {

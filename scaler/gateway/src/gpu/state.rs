@@ -1,6 +1,6 @@
 //! State of a pool behind its lock: the scheduler, the requests and the executors.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tetris_scaler_dispatch::gpu::{
@@ -68,6 +68,8 @@ pub(super) struct Known {
     pub uuid: Option<String>,
     pub bytes_per_s: Option<u64>,
     pub links: Vec<(String, u64)>,
+    /// Names of its node and switch.
+    pub places: [String; 2],
     /// True if the next page must have the parts of models.
     pub needs_parts: bool,
     /// False if the configuration does not have it any more.
@@ -78,6 +80,49 @@ pub(super) struct Known {
     pub pause_until_us: u64,
 }
 
+/// Numbers of nodes and switches by name.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    by_name: HashMap<String, u32>,
+    next: u32,
+}
+
+impl Places {
+    /// Number of the place with this name, a new one if it is not known.
+    pub(super) fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.by_name.get(name) {
+            return *number;
+        }
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.by_name.insert(name.to_owned(), number);
+        number
+    }
+
+    /// Number of places that are known.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Forgets all other places.
+    pub(super) fn keep<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
+        let names: HashSet<&String> = names.collect();
+        self.by_name.retain(|name, _| names.contains(name));
+    }
+}
+
+impl Known {
+    /// Forgets all that the executor told: the configuration does not have it any more.
+    pub(super) fn delist(&mut self) {
+        self.listed = false;
+        self.uuid = None;
+        self.bytes_per_s = None;
+        self.links = Vec::new();
+        self.places = Default::default();
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct State {
     pub scheduler: GpuScheduler,
@@ -86,8 +131,7 @@ pub(super) struct State {
     pub totals: Totals,
     /// Maximum number of waiting requests.
     pub queue: usize,
-    /// Numbers of nodes and switches by name.
-    pub places: HashMap<String, u32>,
+    pub places: Places,
     requests: HashMap<RequestId, Held>,
     numbers: u64,
 }
@@ -100,7 +144,7 @@ impl State {
             models: Models::default(),
             totals: Totals::default(),
             queue,
-            places: HashMap::new(),
+            places: Places::default(),
             requests: HashMap::new(),
             numbers: 0,
         }
@@ -121,6 +165,7 @@ impl State {
             uuid: None,
             bytes_per_s: None,
             links: Vec::new(),
+            places: Default::default(),
             needs_parts: true,
             listed: true,
             failures: 0,
