@@ -1,5 +1,6 @@
 //! Common parts of the daemons `tetris-node`, `tetris-scaler`, `tetris-gateway` and `tetris-webhook`.
 //!
+//! - [`clients`]: numbers of connections, of all clients and of each address
 //! - [`command`]: the runtime, errors and exit codes of a command
 //! - [`command_help`]: completions for shells, and manual pages
 //! - [`logs`]: log format and filter
@@ -11,6 +12,7 @@
 //! - [`pace`]: the least rate of a peer, and the time that it may be behind
 //! - `bound_tls` (feature `bound-tls`): TLS with tokens that are good for one server alone
 //! - `unix_http` (feature `unix-http`): HTTP over Unix sockets, between processes of one daemon
+//! - `grpc` (feature `grpc`): connections of gRPC servers within limits
 //! - `token_reviews` (feature `token-reviews`): tokens that the API server decides about
 //! - `tls_roots` (feature `tls-roots`): certificates that clients trust
 
@@ -34,8 +36,11 @@
 #[cfg(feature = "bound-tls")]
 pub mod bound_tls;
 pub mod budget;
+pub mod clients;
 pub mod command;
 pub mod command_help;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 pub mod http;
 pub mod logs;
 pub mod metrics;

@@ -1,11 +1,13 @@
 //! gRPC server of the external scaler.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tetris_service_kit::clients::Clients;
+use tetris_service_kit::grpc::accept;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio::sync::watch;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
@@ -21,6 +23,8 @@ use super::wire::{
 /// Maximum size of a request: a name, a namespace and a few words of metadata.
 const MAX_REQUEST_BYTES: usize = 64 << 10;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
+/// Bytes of requests that a stream, and a connection, may have on its way.
+const WINDOW: u32 = 64 << 10;
 /// Timeout of a call. Answers come from memory; the time is for slow clients.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
@@ -32,6 +36,14 @@ pub struct KedaLimits {
     /// Maximum number of streams, over all connections. KEDA has two per ScaledObject with an
     /// external-push trigger, all through one connection.
     pub streams: usize,
+    /// Maximum number of streams of one address. One KEDA may have all.
+    pub streams_per_address: usize,
+    /// Maximum number of connections; more are closed at once.
+    pub connections: usize,
+    /// Maximum number of connections of one address. KEDA has one for each of its processes.
+    pub connections_per_address: usize,
+    /// Longest time from a connection to its first request.
+    pub begin: Duration,
     /// Time that streams and calls have to end once the server stops.
     pub stop: Duration,
 }
@@ -39,7 +51,11 @@ pub struct KedaLimits {
 impl Default for KedaLimits {
     fn default() -> Self {
         Self {
-            streams: 4_096,
+            streams: 8_192,
+            streams_per_address: 4_096,
+            connections: 1_024,
+            connections_per_address: 16,
+            begin: Duration::from_secs(10),
             stop: Duration::from_secs(5),
         }
     }
@@ -55,7 +71,7 @@ pub fn service(
     let scaler = Scaler {
         published,
         stopping,
-        streams: Arc::new(Semaphore::new(limits.streams.min(Semaphore::MAX_PERMITS))),
+        streams: Clients::new(limits.streams, limits.streams_per_address),
     };
     ExternalScalerServer::new(scaler).max_decoding_message_size(MAX_REQUEST_BYTES)
 }
@@ -74,7 +90,9 @@ pub async fn serve(
 ) -> Result<(), tonic::transport::Error> {
     let (stopping, stopped) = watch::channel(false);
     let service = service(published, limits, stopped.clone());
-    let most_streams = u32::try_from(limits.streams).unwrap_or(u32::MAX);
+    let most_streams = u32::try_from(limits.streams_per_address).unwrap_or(u32::MAX);
+    let clients = Clients::new(limits.connections, limits.connections_per_address);
+    let connections = accept(listener, clients, limits.begin, |_| Some(()));
     let serving = Server::builder()
         .timeout(CALL_TIMEOUT)
         // Calls share the connection with streams.
@@ -82,9 +100,10 @@ pub async fn serve(
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .tcp_nodelay(true)
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(WINDOW)
         .add_service(service)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), until(stopped));
+        .serve_with_incoming_shutdown(connections, until(stopped));
     let overdue = async {
         stop.await;
         stopping.send_replace(true);
@@ -108,7 +127,7 @@ async fn until(mut stopped: watch::Receiver<bool>) {
 pub struct Scaler {
     published: watch::Receiver<Arc<Snapshot>>,
     stopping: watch::Receiver<bool>,
-    streams: Arc<Semaphore>,
+    streams: Clients,
 }
 
 impl Scaler {
@@ -118,13 +137,15 @@ impl Scaler {
         replicas(&published, &target)
     }
 
-    fn feed(&self) -> Result<Feed, Status> {
-        let permit = Arc::clone(&self.streams).try_acquire_owned();
-        let full = |_| Status::resource_exhausted("too many streams are open; close some");
+    fn feed(&self, client: Option<SocketAddr>) -> Result<Feed, Status> {
+        // A client without an address is not on the network.
+        let address = client.map_or(Ipv4Addr::LOCALHOST.into(), |client| client.ip());
+        let place = self.streams.enter(address);
+        let full = || Status::resource_exhausted("too many streams are open; close some");
         Ok(Feed {
             published: self.published.clone(),
             stopping: self.stopping.clone(),
-            permit: permit.map_err(full)?,
+            place: place.ok_or_else(full)?,
         })
     }
 }
@@ -146,8 +167,9 @@ impl ExternalScaler for Scaler {
         &self,
         request: Request<ScaledObjectRef>,
     ) -> Result<Response<Self::StreamIsActiveStream>, Status> {
+        let client = request.remote_addr();
         let target = Target::try_from(request.into_inner())?;
-        Ok(Response::new(stream::activity(target, self.feed()?)))
+        Ok(Response::new(stream::activity(target, self.feed(client)?)))
     }
 
     async fn get_metric_spec(
@@ -181,7 +203,8 @@ impl ExternalScaler for Scaler {
         &self,
         request: Request<ScaledObjectRef>,
     ) -> Result<Response<Self::StreamMetricSpecStream>, Status> {
+        let client = request.remote_addr();
         Target::try_from(request.into_inner())?;
-        Ok(Response::new(stream::metric(self.feed()?)))
+        Ok(Response::new(stream::metric(self.feed(client)?)))
     }
 }

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::stream::{self, Stream, StreamExt};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tetris_service_kit::clients::Place;
+use tokio::sync::watch;
 use tonic::Status;
 
 use crate::state::Snapshot;
@@ -19,8 +20,8 @@ pub type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 pub(super) struct Feed {
     pub(super) published: watch::Receiver<Arc<Snapshot>>,
     pub(super) stopping: watch::Receiver<bool>,
-    /// Permit of this stream.
-    pub(super) permit: OwnedSemaphorePermit,
+    /// Place of this stream among all.
+    pub(super) place: Place,
 }
 
 impl Feed {
@@ -82,7 +83,7 @@ impl Watching {
         let Feed {
             published,
             stopping,
-            permit: _,
+            place: _,
         } = &mut self.feed;
         tokio::select! {
             changed = published.changed() => changed.is_ok(),
@@ -95,7 +96,7 @@ impl Watching {
 pub(super) fn metric(mut feed: Feed) -> Responses<GetMetricSpecResponse> {
     let rest = async move {
         feed.stopped().await;
-        drop(feed.permit);
+        drop(feed.place);
     };
     let end = stream::once(rest).filter_map(|()| std::future::ready(None));
     Box::pin(stream::once(std::future::ready(Ok(spec()))).chain(end))

@@ -13,7 +13,7 @@
 //! - `held`: a body that is held until an instance is picked
 //! - `head`, `metadata`, `answer`: parts of messages
 //! - [`health`]: checks of the health of the picker
-//! - [`shape`], `codec`, `messages`, `connections`: limits of messages before they are decoded, and of connections
+//! - [`shape`], `codec`, `messages`: limits of messages before they are decoded
 //! - `serve`: the server
 //!
 //! **Guarantees.** A request takes a slot once its body is complete, where the data plane shows the
@@ -21,7 +21,6 @@
 
 mod answer;
 mod codec;
-mod connections;
 mod exchange;
 pub mod head;
 pub mod health;

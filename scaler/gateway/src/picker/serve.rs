@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use futures::Stream;
 use tetris_service_kit::budget::{Budget, Charge};
+use tetris_service_kit::clients::Clients;
+use tetris_service_kit::grpc::accept;
 use tetris_service_kit::http::ListenError;
 use tetris_service_kit::shutdown::until;
 use tokio::net::TcpListener;
@@ -16,7 +18,6 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::connections::{WINDOW, accept};
 use super::health::Checks;
 use super::inbound::{StreamLimits, Wire};
 use super::messages::LimitedMessages;
@@ -34,7 +35,10 @@ use crate::memory::client;
 const CALL_HEAD_BYTES: u32 = 16 << 10;
 /// A connection carries all streams of a data plane's thread: one that waits must not stop the
 /// others.
+const CONNECTION_WINDOW: u32 = 256 << 10;
 const STREAM_WINDOW: u32 = 64 << 10;
+/// Memory of a connection: bytes on streams that wait, buffers of frames, and tables of header fields.
+const CONNECTION: usize = CONNECTION_WINDOW as usize + (64 << 10);
 /// Largest question about health.
 const HEALTH_BYTES: usize = 4 << 10;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
@@ -78,7 +82,10 @@ pub(crate) async fn serve(
     let processor = ExternalProcessorServer::new(processor)
         .max_decoding_message_size(limits.body_bytes.saturating_add(HEAD_BYTES));
     let processor = LimitedMessages::new(processor, proxy.clone());
-    let connections = accept(listener, &limits, &timeouts, proxy.memory());
+    let clients = Clients::new(limits.connections, limits.connections_per_client);
+    let heads = proxy.memory().heads.clone();
+    let charged = move |address| heads.charge(client(address), CONNECTION).ok();
+    let connections = accept(listener, clients, timeouts.head(), charged);
     let said = stopped.clone();
     let leaving = async move {
         until(said).await;
@@ -89,7 +96,7 @@ pub(crate) async fn serve(
     let serving = Server::builder()
         .max_concurrent_streams(streams)
         .http2_max_header_list_size(CALL_HEAD_BYTES)
-        .initial_connection_window_size(WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_stream_window_size(STREAM_WINDOW)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))

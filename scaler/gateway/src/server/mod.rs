@@ -2,7 +2,6 @@
 
 mod activity;
 mod client_stream;
-mod clients;
 mod connection;
 mod descriptors;
 mod head;
@@ -29,11 +28,11 @@ use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 use crate::proxy::{Proxy, ResponseBody};
 
-pub(crate) use clients::{Clients, Place};
 use connection::{Connection, Protocols};
 use descriptors::make_room;
 pub(crate) use head::{check_fields, memory_of as memory_of_head, too_many as too_many_heads};
 use ledger::Held;
+use tetris_service_kit::clients::Clients;
 pub(crate) use threads::serve_on_threads;
 pub use tls::CertificateError;
 pub(crate) use tls::{Certificate, Tls};

@@ -82,6 +82,10 @@ impl Server {
         }
     }
 
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub fn publish(&self, snapshot: Snapshot) {
         self.publish.send(Arc::new(snapshot)).unwrap();
     }

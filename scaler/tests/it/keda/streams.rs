@@ -1,6 +1,10 @@
 //! Tests of streams.
 
+use std::time::Duration;
+
 use tetris_scaler::keda::KedaLimits;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tonic::Code;
 
 use crate::keda::bytes::{double, number, of, text};
@@ -83,4 +87,47 @@ async fn streams_are_bounded_and_those_that_end_make_room() {
         tokio::task::yield_now().await;
     }
     drop(second);
+}
+
+#[tokio::test]
+async fn streams_and_connections_of_one_address_are_bounded() {
+    let limits = KedaLimits {
+        streams_per_address: 1,
+        connections_per_address: 3,
+        ..KedaLimits::default()
+    };
+    let server = Server::start(with(1), limits).await;
+    let open = || server.open("StreamIsActive", of("bert", CONFIGURATION));
+    let _first = open().await.unwrap();
+    assert_eq!(open().await.unwrap_err().code(), Code::ResourceExhausted);
+    let mut closed = 0;
+    let mut all = Vec::new();
+    for _ in 0..10 {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        let read = tokio::time::timeout(Duration::from_millis(200), stream.read(&mut [0; 1])).await;
+        // The server says its settings first, to those that are not closed.
+        closed += usize::from(matches!(read, Ok(Ok(0) | Err(_))));
+        all.push(stream);
+    }
+    assert!((7..10).contains(&closed), "{closed} of ten");
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_ends() {
+    let limits = KedaLimits {
+        begin: Duration::from_millis(100),
+        ..KedaLimits::default()
+    };
+    let server = Server::start(with(1), limits).await;
+    for begin in [&b""[..], b"PRI * HTTP/2.0"] {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(begin).await.unwrap();
+        let mut rest = Vec::new();
+        let read = stream.read_to_end(&mut rest);
+        drop(
+            tokio::time::timeout(crate::keda::client::DEADLINE, read)
+                .await
+                .expect("it ends"),
+        );
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Open connections by address.
 #[derive(Clone, Debug)]
-pub(crate) struct Clients {
+pub struct Clients {
     all: usize,
     each: usize,
     open: Arc<Mutex<Open>>,
@@ -20,14 +20,14 @@ struct Open {
 
 /// Place of an open connection; free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     address: IpAddr,
     open: Arc<Mutex<Open>>,
 }
 
 impl Clients {
     /// Allows `all` connections, and `each` of one address.
-    pub(crate) fn new(all: usize, each: usize) -> Self {
+    pub fn new(all: usize, each: usize) -> Self {
         Self {
             all,
             each,
@@ -36,12 +36,12 @@ impl Clients {
     }
 
     /// Number of open connections.
-    pub(crate) fn open(&self) -> usize {
+    pub fn open(&self) -> usize {
         self.lock().all
     }
 
     /// Returns a place for a connection from `address`, if there is one.
-    pub(crate) fn enter(&self, address: IpAddr) -> Option<Place> {
+    pub fn enter(&self, address: IpAddr) -> Option<Place> {
         let mut open = self.lock();
         let of_address = open.by_address.get(&address).copied().unwrap_or(0);
         if open.all >= self.all || of_address >= self.each {

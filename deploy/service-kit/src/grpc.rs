@@ -1,4 +1,4 @@
-//! Connections of data planes, within limits.
+//! Connections of gRPC servers, within limits: tonic accepts any number, and waits for the first bytes of each.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -7,62 +7,51 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
-use tetris_service_kit::budget::Charge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Sleep, sleep};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use crate::config::{Limits, Timeouts};
-use crate::memory::{Memory, client};
-use crate::server::{Clients, Place};
+use crate::clients::{Clients, Place};
 
 /// Length of the first bytes of HTTP/2, with the head of a frame.
 const BEGIN: usize = 33;
-/// Bytes that a data plane may have on its way, on streams that wait.
-pub(super) const WINDOW: u32 = 256 << 10;
-/// Memory of a connection: those bytes, buffers of frames, and tables of header fields.
-const MEMORY: usize = WINDOW as usize + (64 << 10);
 
-/// Returns connections of data planes as they come, as many as `limits` allow. The memory of each is charged to its
-/// address.
-pub(super) fn accept(
+/// Returns connections as they come, as many as `clients` has places for. Each has so much time to `begin`, and keeps
+/// what `admit` gives for its address; without that it is closed at once, so that others' connections stay.
+pub fn accept<H>(
     listener: TcpListener,
-    limits: &Limits,
-    timeouts: &Timeouts,
-    memory: &Memory,
-) -> impl Stream<Item = io::Result<Connection>> + use<> {
-    let clients = Clients::new(limits.connections, limits.connections_per_client);
-    let (heads, begin) = (memory.heads.clone(), timeouts.head());
+    clients: Clients,
+    begin: Duration,
+    admit: impl Fn(IpAddr) -> Option<H>,
+) -> impl Stream<Item = io::Result<GrpcConnection<H>>> {
     TcpListenerStream::new(listener).filter_map(move |accepted| {
         let opened = accepted.map(|stream| {
             let address = stream.peer_addr().ok()?.ip();
-            let place = clients.enter(address);
-            let charge = heads.charge(client(address), MEMORY).ok();
-            let Some((place, charge)) = place.zip(charge) else {
-                // Closed at once: others' connections stay.
-                tracing::debug!(%address, "too many connections of data planes");
+            let Some(held) = clients.enter(address).zip(admit(address)) else {
+                tracing::debug!(%address, "too many connections");
                 return None;
             };
             drop(stream.set_nodelay(true));
-            Some(Connection::new(stream, begin, (place, charge)))
+            Some(GrpcConnection::new(stream, begin, held))
         });
         std::future::ready(opened.transpose())
     })
 }
 
 /// A connection with its place, which ends if it does not begin in time.
-pub(super) struct Connection {
+#[derive(Debug)]
+pub struct GrpcConnection<H> {
     stream: TcpStream,
     /// Number of bytes that must come before the time is over.
     missing: usize,
     late: Pin<Box<Sleep>>,
-    _held: (Place, Charge<IpAddr>),
+    _held: (Place, H),
 }
 
-impl Connection {
-    fn new(stream: TcpStream, begin: Duration, held: (Place, Charge<IpAddr>)) -> Self {
+impl<H> GrpcConnection<H> {
+    fn new(stream: TcpStream, begin: Duration, held: (Place, H)) -> Self {
         Self {
             stream,
             missing: BEGIN,
@@ -72,7 +61,7 @@ impl Connection {
     }
 }
 
-impl Connected for Connection {
+impl<H> Connected for GrpcConnection<H> {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
@@ -80,14 +69,14 @@ impl Connected for Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl<H: Unpin> AsyncRead for GrpcConnection<H> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.missing > 0 && self.late.as_mut().poll(cx).is_ready() {
-            let problem = "no request by HTTP/2 within timeouts.head";
+            let problem = "no request by HTTP/2 came in time";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, problem)));
         }
         let before = buffer.filled().len();
@@ -98,7 +87,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl<H: Unpin> AsyncWrite for GrpcConnection<H> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
