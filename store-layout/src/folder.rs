@@ -14,6 +14,9 @@ pub(crate) enum Folder {
 /// only where it is needed.
 pub(crate) const PATHS: &str = "paths-v1";
 
+/// Name of the folder of records that no process reads any more (LAYOUT.md 5.8). It is made when it is first needed.
+pub(crate) const SUSPECT: &str = "suspect-v1";
+
 /// Name of the directory, in a store's root, with the domains of pods.
 pub const TRUST_DOMAINS: &str = "trust-domains";
 

@@ -63,6 +63,7 @@ mod reclaim;
 mod record;
 mod remains;
 mod scan;
+mod set_aside;
 mod store;
 mod trust;
 mod unnamed_file;
@@ -104,7 +105,8 @@ pub use reclaim::Reclaimed;
 pub use remains::{Removed, StoreRemains};
 pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEntry};
 pub use store::{
-    CreateOptions, ObjectRef, RECLAIMER_STATE, RECLAIMER_STATE_NEW, SOCKET_USER, Store,
+    CreateOptions, ObjectRef, RECLAIMER_READING, RECLAIMER_STATE, RECLAIMER_STATE_NEW, SOCKET_USER,
+    Store,
 };
 pub use trust::{FIRST_POD_DOMAIN, LAST_POD_DOMAIN, TrustDomain};
 pub use usage::{RecordUse, Usage};

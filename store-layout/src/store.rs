@@ -20,7 +20,7 @@ use nix::unistd::{AccessFlags, access};
 use crate::digest::{Digest, ObjectId};
 use crate::error::{DecodeError, IoError, PublishError, StoreError};
 use crate::file_system::FileSystemType;
-use crate::folder::{Folder, PATHS, TRUST_DOMAINS};
+use crate::folder::{Folder, PATHS, SUSPECT, TRUST_DOMAINS};
 use crate::header::{StoreHeader, StoreId};
 use crate::interrupted::retried;
 use crate::lock::{CreationLock, is_obstructed};
@@ -42,6 +42,8 @@ pub(crate) const DAEMON_FILES: [&str; 5] = ["daemon", "daemon.new", "gpu", "gpu.
 pub const RECLAIMER_STATE: &str = "reclaimer-state";
 /// Name of that file until it is complete.
 pub const RECLAIMER_STATE_NEW: &str = "reclaimer-state.new";
+/// Name of the file that says which starts of a daemon ended while they read the store (LAYOUT.md 5.8).
+pub const RECLAIMER_READING: &str = "reclaimer-reading";
 
 /// User and group id of the sockets of a daemon that gives pods their volumes. Mounts for pods give no other owner an
 /// id (LAYOUT.md 4), and a socket whose owner has none cannot be connected to. Nobody runs as this user: it is one of
@@ -374,7 +376,7 @@ fn make_dir(path: &Path) -> Result<(), IoError> {
 }
 
 /// Opens a folder of a store. A link in its place leads nowhere.
-fn open_folder(path: &Path) -> Result<OwnedFd, IoError> {
+pub(crate) fn open_folder(path: &Path) -> Result<OwnedFd, IoError> {
     open_dir_with(path, OFlag::O_NOFOLLOW)
 }
 
@@ -395,7 +397,9 @@ pub(crate) fn is_part_of_store(name: &OsStr) -> bool {
         || DAEMON_FILES.iter().any(|file| name == *file)
         || name == RECLAIMER_STATE
         || name == RECLAIMER_STATE_NEW
+        || name == RECLAIMER_READING
         || name == PATHS
+        || name == SUSPECT
         || name == TRUST_DOMAINS
         || Folder::ALL.iter().any(|folder| name == folder.name())
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use tetris_agent::gc::{GcOptions, GcReport, collect};
-use tetris_store_layout::{RECLAIMER_STATE, Store, Usage, Verified, VerifyDepth};
+use tetris_store_layout::{
+    RECLAIMER_READING, RECLAIMER_STATE, Store, Usage, Verified, VerifyDepth,
+};
 
 use crate::process::quiet;
 
@@ -104,13 +106,14 @@ pub fn require_reclaimable(store: &Store, empty: Option<Usage>) -> anyhow::Resul
     Ok(report)
 }
 
-/// Files of the node daemon in the store's root: its socket, and its learned state (LAYOUT.md 1). One that is
+/// Files of the node daemon in the store's root: its socket, its learned state, and its mark (LAYOUT.md 1). One that is
 /// killed leaves them.
 pub fn files_of_daemon(store: &Store) -> Vec<PathBuf> {
     let socket = store.daemon_socket();
     let state = store.root().join(RECLAIMER_STATE);
     let new = |path: &Path| path.with_added_extension("new");
-    let mut files = vec![new(&socket), new(&state), socket, state];
+    let mark = store.root().join(RECLAIMER_READING);
+    let mut files = vec![new(&socket), new(&state), socket, state, mark];
     files.retain(|file| file.symlink_metadata().is_ok());
     files
 }

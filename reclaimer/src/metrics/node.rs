@@ -178,6 +178,12 @@ fn stores(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
         by_store(stores, |s| s.records.not_followed),
     )?;
     out.family(
+        "store_records_set_aside",
+        None,
+        "Records that were set aside and are not read, since starts of the daemon ended while they read the store.",
+        by_store(stores, |s| s.records.set_aside),
+    )?;
+    out.family(
         "store_holders",
         None,
         "Locks that mappings hold.",

@@ -11,11 +11,13 @@ mod pages;
 mod pass;
 mod persisted_state;
 mod progress;
+mod reading_mark;
 mod references;
 mod remove;
 mod room;
 mod shares;
 mod status;
+mod suspect;
 mod tenant;
 mod tidy;
 

@@ -63,7 +63,9 @@ impl Reclaimer {
         progress: &mut Progress,
     ) -> Observation {
         let tenants = self.tenants.iter_mut();
-        let new_bytes: Vec<_> = tenants.map(|tenant| tenant.refresh(how)).collect();
+        let new_bytes: Vec<_> = tenants
+            .map(|tenant| tenant.marked(|tenant| tenant.refresh(how)))
+            .collect();
         let objects: Vec<usize> = self.tenants.iter().map(Tenant::objects).collect();
         let mut seen = Observation::default();
         let tenants = self.tenants.iter_mut().zip(&mut progress.stores);
@@ -88,7 +90,10 @@ impl Reclaimer {
             };
             let name = tenant.config.name.clone();
             let look = new_bytes
-                .and_then(|new_bytes| tenant.observe(new_bytes, &around, &mut self.state))
+                .and_then(|new_bytes| {
+                    let state = &mut self.state;
+                    tenant.marked(|tenant| tenant.observe(new_bytes, &around, state))
+                })
                 .unwrap_or_else(|error| {
                     tracing::warn!(store = name, %error, "store cannot be listed");
                     self.errors.push((ErrorClass::List, Some(name.clone())));

@@ -31,6 +31,13 @@ impl Reclaimer {
         });
         self.missing.extend(gone);
         for (config, told) in std::mem::take(&mut self.missing) {
+            let mark = match self.begin_reading(&config) {
+                Ok(mark) => mark,
+                Err(error) => {
+                    self.cannot_use(config, error, &told);
+                    continue;
+                }
+            };
             let kept = self.read_persisted(&config);
             let now_ms = self.now_ms;
             let last_held = |store: &Store| {
@@ -44,12 +51,15 @@ impl Reclaimer {
                 }
                 times
             };
-            match Tenant::open(config.clone(), self.record_memory.of_store(), last_held) {
+            let opened = Tenant::open(config.clone(), self.record_memory.of_store(), last_held);
+            mark.pause();
+            match opened {
                 Ok(tenant) if !self.dry_run && !tenant.store.is_writable() => {
                     let error = "this process may not write to it, so it can free nothing; run as its owner or root".to_owned();
                     self.cannot_use(config, error, &told);
                 }
                 Ok(tenant) => {
+                    let tenant = tenant.with_reading_mark(mark);
                     if let Some(kept) = kept {
                         self.take_over(&config.name, kept);
                     }

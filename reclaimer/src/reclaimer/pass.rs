@@ -56,6 +56,9 @@ impl Reclaimer {
         if freed && !self.dry_run {
             seen = self.observe(Refresh::Changes, Question::New, now_ms, &mut progress);
         }
+        for tenant in &mut self.tenants {
+            tenant.end_reading();
+        }
         PassResult {
             rooms: self.answers(needs, &seen, &progress),
             status: self.status(&seen, &progress.shortfalls, now_ms),

@@ -102,6 +102,17 @@ pub(crate) fn forget(path: &Path) -> std::io::Result<()> {
     }
 }
 
+/// Gives the persisted state, outside of the store, a name that no daemon reads. That in a store goes with the records.
+pub(crate) fn set_aside(path: &Path) -> std::io::Result<()> {
+    if path.ends_with(RECLAIMER_STATE) {
+        return Ok(());
+    }
+    match std::fs::rename(path, path.with_extension("json.suspect")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 impl PersistedState {
     pub(crate) fn new(
         store_id: String,

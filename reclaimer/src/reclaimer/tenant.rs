@@ -8,9 +8,12 @@ use tetris_reclaimer_core::{
     Clock, Event, ModelSnapshot, ObjectSnapshot, RecordFile, RecordId, RecordName, ReloadCost,
     Space, State, StoreSnapshot,
 };
-use tetris_store_layout::{Catalog, IoError, ObjectEntry, ObjectId, Refresh, Store, StoreError};
+use tetris_store_layout::{
+    Catalog, IoError, ObjectEntry, ObjectId, RecordUse, Refresh, Store, StoreError,
+};
 
 use super::held::{HeldObjects, Question, Turn};
+use super::reading_mark::ReadingMark;
 use crate::keep_warm::{StoreDeclarations, WarmResolver};
 use crate::record_memory::RecordMemory;
 use crate::records::{Changes, Records, millis};
@@ -39,6 +42,10 @@ pub(crate) struct Tenant {
     in_use: BTreeSet<RecordId>,
     /// False before the first observation, whose objects are no loads to count.
     looked_at: bool,
+    /// The mark on the store until a pass has read all of it.
+    reading: Option<ReadingMark>,
+    /// Room of records that were set aside.
+    set_aside: RecordUse,
 }
 
 /// Inputs of an observation besides the store.
@@ -102,7 +109,39 @@ impl Tenant {
             stored: None,
             in_use: BTreeSet::new(),
             looked_at: false,
+            reading: None,
+            set_aside: RecordUse::default(),
         })
+    }
+
+    /// Marks the store at each reading of its content, until [`Tenant::end_reading`].
+    pub(super) fn with_reading_mark(mut self, mark: ReadingMark) -> Self {
+        self.reading = Some(mark);
+        self
+    }
+
+    /// Reads content of the store. Should it end the daemon, the next one knows.
+    pub(super) fn marked<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        if let Some(mark) = &self.reading {
+            mark.begin();
+        }
+        let result = read(self);
+        if let Some(mark) = &self.reading {
+            mark.pause();
+        }
+        result
+    }
+
+    /// Notes that a pass has read the whole store.
+    pub(super) fn end_reading(&mut self) {
+        if let Some(mark) = self.reading.take() {
+            mark.end();
+        }
+    }
+
+    /// Room of records that were set aside.
+    pub(crate) fn set_aside(&self) -> RecordUse {
+        self.set_aside
     }
 
     /// Returns true if the directory still is the store that was opened. Another one may be mounted
@@ -145,6 +184,9 @@ impl Tenant {
 
     /// Brings the catalog up to date. Returns the bytes that are new in it.
     pub(crate) fn refresh(&mut self, how: Refresh) -> Result<u64, StoreError> {
+        if how == Refresh::Everything || !self.looked_at {
+            self.set_aside = self.store.records_set_aside()?;
+        }
         if !self.store.refresh(&mut self.catalog, how)? && self.looked_at {
             return Ok(0);
         }
@@ -225,7 +267,7 @@ impl Tenant {
             mount: 0,
             objects,
             models: models.collect(),
-            record_bytes: self.records.used().bytes,
+            record_bytes: self.record_bytes(),
             other_inodes: self.other_inodes(),
         }
     }
@@ -286,14 +328,19 @@ impl Tenant {
         let objects = &self.catalog.listing().objects;
         let bytes: u64 = objects.iter().map(|entry| entry.allocated).sum();
         Space {
-            bytes: bytes.saturating_add(self.records.used().bytes),
+            bytes: bytes.saturating_add(self.record_bytes()),
             inodes: self.other_inodes().saturating_add(objects.len() as u64),
         }
     }
 
+    /// Memory of all records, of those that were set aside, too.
+    fn record_bytes(&self) -> u64 {
+        self.records.used().plus(self.set_aside).bytes
+    }
+
     /// Inodes besides those of objects. A manifest may have a hint beside it.
     fn other_inodes(&self) -> u64 {
-        let records = self.records.used().files;
+        let records = self.records.used().plus(self.set_aside).files;
         records.saturating_add(self.records.manifests() + STORE_INODES)
     }
 

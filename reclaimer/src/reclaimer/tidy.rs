@@ -14,11 +14,11 @@ impl Reclaimer {
     /// Removes records of which nothing is left, from `all` stores or from those that something was
     /// freed from: a load that waits for room in one need not wait for the records of the others.
     pub(super) fn collect_records(&mut self, all: bool, progress: &mut Progress) {
-        for (tenant, pass) in self.tenants.iter().zip(&mut progress.stores) {
+        for (tenant, pass) in self.tenants.iter_mut().zip(&mut progress.stores) {
             if !all && pass.freed.is_empty() {
                 continue;
             }
-            match tenant.store.collect_records() {
+            match tenant.marked(|tenant| tenant.store.collect_records()) {
                 Ok(removed) => pass.records_removed += removed,
                 Err(error) => {
                     let name = &tenant.config.name;
@@ -59,7 +59,7 @@ impl Reclaimer {
             }
             let names =
                 records_to_remove(&tenant.record_files(snapshot, &self.clock), limits, more);
-            match tenant.remove_records(&names) {
+            match tenant.marked(|tenant| tenant.remove_records(&names)) {
                 Ok(removed) => {
                     pass.records_removed += removed;
                     trimmed |= removed > 0;

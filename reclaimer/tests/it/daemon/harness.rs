@@ -184,6 +184,12 @@ impl Daemon {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
+    /// Kills it as the kernel does a process that is out of memory.
+    pub fn kill(mut self) {
+        self.signal(Signal::SIGKILL);
+        self.child.wait().unwrap();
+    }
+
     pub fn stop(mut self) -> ExitStatus {
         self.signal(Signal::SIGTERM);
         eventually("the end of the daemon", || self.child.try_wait().unwrap())

@@ -14,7 +14,7 @@ use crate::http::scrape::Scrape;
 /// Labels that Prometheus adds to every series that it scrapes.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 /// Families that no panel shows, and why.
-const NOT_SHOWN: [(&str, &str); 12] = [
+const NOT_SHOWN: [(&str, &str); 13] = [
     (
         "tetris_gpu_device_exclusive",
         "of a node's set-up: the log warns at the start",
@@ -47,6 +47,10 @@ const NOT_SHOWN: [(&str, &str); 12] = [
     (
         "tetris_store_records_not_followed",
         "0 but for a store with millions of objects in records, or a hostile pod: for queries by hand",
+    ),
+    (
+        "tetris_store_records_set_aside",
+        "0 but after a crash loop by the content of a store, which the log and `/status` name",
     ),
     (
         "tetris_mount_large_pages_ratio",

@@ -1,7 +1,7 @@
 //! Passes over real stores on tmpfs, at moments of the test's choosing.
 
 mod bad_input;
-mod fixture;
+pub mod fixture;
 mod freeing;
 mod keeping;
 mod pages;
