@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tetris_reclaimer_core::{Clock, RecordFile, RecordId, RecordName};
 use tetris_service_kit::budget::Charge;
 use tetris_store_layout::{
-    DecodeError, DerivedRecord, IdentityId, LayoutError, ObjectRef, RecordEntry, RecordUse, Store,
-    StoreError, TensorId,
+    DecodeError, DerivedId, DerivedRecord, IdentityId, KnownRecords, LayoutError, ManifestId,
+    ObjectRef, RecordEntry, RecordUse, Store, StoreError, TensorId,
 };
 
 use crate::record_memory::{RecordMemory, StoreNumber};
@@ -66,9 +66,9 @@ pub(crate) struct Records {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// Records that were not there before.
-    pub(crate) new: Vec<RecordId>,
+    pub(crate) new: BTreeSet<RecordId>,
     /// Records that a load has used since.
-    pub(crate) used: Vec<RecordId>,
+    pub(crate) used: BTreeSet<RecordId>,
     /// Records that are damaged, or cannot be read, and were not before.
     pub(crate) damaged: Vec<StoreError>,
 }
@@ -291,7 +291,7 @@ impl Records {
         if let Some(record) = self.known.get_mut(&id) {
             // Earlier, too: the system's clock may have been set back.
             if last_use_ms != record.last_use_ms {
-                changes.used.push(id);
+                changes.used.insert(id);
             }
             record.last_use_ms = last_use_ms;
             return;
@@ -299,7 +299,7 @@ impl Records {
         match self.read(store, id, last_use_ms) {
             Ok(Some(record)) => {
                 self.keep(id, record);
-                changes.new.push(id);
+                changes.new.insert(id);
             }
             // It has gone meanwhile.
             Ok(None) => {}
@@ -308,6 +308,21 @@ impl Records {
                     changes.damaged.push(error);
                 }
             }
+        }
+    }
+}
+
+impl KnownRecords for Records {
+    fn objects_of_manifest(&self, id: ManifestId) -> &[ObjectRef] {
+        let record = self.get(&RecordId::Manifest(id));
+        record.map_or(&[], |record| &record.objects)
+    }
+
+    fn object_of_derived(&self, id: DerivedId) -> Option<ObjectRef> {
+        let record = self.get(&RecordId::Derived(id))?;
+        match record.origin? {
+            Origin::Tensor(_) => record.objects.first().copied(),
+            Origin::Layout(_, table) => Some(table),
         }
     }
 }

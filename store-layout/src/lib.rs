@@ -73,7 +73,7 @@ mod version;
 
 pub use access::Access;
 pub use catalog::{Catalog, Refresh};
-pub use collect::MAX_IDENTITIES;
+pub use collect::{KnownRecords, MAX_IDENTITIES};
 pub use crash::{CRASH_AT, CRASH_COUNT_FILE};
 pub use derived::{DeriveError, DerivedKey, DerivedRecord, MAX_TRANSFORM_NAME};
 pub use digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId, ParseDigestError, TensorId};

@@ -368,7 +368,12 @@ impl Tenant {
                 RecordName::Identity(id) => self.store.remove_identity(id)?,
             });
         }
-        Ok(removed + self.store.collect_records()?)
+        Ok(removed + self.collect_records()?)
+    }
+
+    /// Removes records of which nothing is left. Returns their number.
+    pub(crate) fn collect_records(&self) -> Result<u64, StoreError> {
+        self.store.collect_records_but(&self.records)
     }
 
     /// The object at this place of the last snapshot.

@@ -18,7 +18,7 @@ impl Reclaimer {
             if !all && pass.freed.is_empty() {
                 continue;
             }
-            match tenant.marked(|tenant| tenant.store.collect_records()) {
+            match tenant.marked(|tenant| tenant.collect_records()) {
                 Ok(removed) => pass.records_removed += removed,
                 Err(error) => {
                     let name = &tenant.config.name;

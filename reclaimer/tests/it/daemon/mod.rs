@@ -5,9 +5,11 @@ mod gpu_mirror;
 pub mod harness;
 mod image;
 mod once;
+mod opens;
 #[cfg(feature = "kubernetes")]
 pub mod pages;
 mod remedies;
 mod run;
+mod scale;
 mod scrub;
 mod service;
