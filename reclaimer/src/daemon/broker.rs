@@ -45,6 +45,7 @@ const SOCKET: ConnectionLimits = ConnectionLimits {
     connections: 128,
     per_address: 64,
     head: Duration::from_secs(5),
+    pace: ConnectionLimits::PACE,
     stop: Duration::from_secs(2),
 };
 

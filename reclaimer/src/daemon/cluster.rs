@@ -32,6 +32,7 @@ const SOCKET: ConnectionLimits = ConnectionLimits {
     connections: 64,
     per_address: 48,
     head: Duration::from_secs(5),
+    pace: ConnectionLimits::PACE,
     stop: Duration::from_secs(2),
 };
 

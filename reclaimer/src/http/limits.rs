@@ -66,6 +66,7 @@ impl Limits {
             connections: self.connections,
             per_address: self.per_address,
             head: self.request,
+            pace: ConnectionLimits::PACE,
             stop: self.stop,
         }
     }

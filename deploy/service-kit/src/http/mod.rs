@@ -2,6 +2,7 @@
 
 mod listen;
 mod open_connections;
+mod paced;
 mod pages;
 mod serve;
 mod transport;

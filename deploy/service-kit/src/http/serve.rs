@@ -19,7 +19,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::open_connections::OpenConnections;
+use super::paced::{PacedBody, PacedWrites};
 use super::transport::Transport;
+use crate::pace::Pace;
 
 /// Pause after a failure to accept a connection: the process may be short of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -35,8 +37,18 @@ pub struct ConnectionLimits {
     pub per_address: usize,
     /// Longest time that a connection may wait for the head of a request.
     pub head: Duration,
+    /// Least rate at which a client sends a body and takes its answer, and the time that it may be behind.
+    pub pace: Pace,
     /// Longest time for clients to read their answers once the server stops.
     pub stop: Duration,
+}
+
+impl ConnectionLimits {
+    /// Pace for clients within a cluster, or a node.
+    pub const PACE: Pace = Pace {
+        grace: Duration::from_secs(30),
+        bytes_per_second: 16 << 10,
+    };
 }
 
 impl Default for ConnectionLimits {
@@ -46,6 +58,7 @@ impl Default for ConnectionLimits {
             connections: 256,
             per_address: 64,
             head: Duration::from_mins(2),
+            pace: Self::PACE,
             stop: Duration::from_secs(5),
         }
     }
@@ -203,14 +216,15 @@ impl<T> Server<T> {
             return;
         };
         let router = TowerToHyperService::new(self.router.clone());
+        let pace = self.limits.pace;
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().extend(extensions.clone());
-            router.call(request)
+            router.call(request.map(|body| PacedBody::new(body, pace)))
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.head)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(PacedWrites::new(stream, pace)), service);
         if let Err(error) = watcher.watch(connection).await {
             tracing::debug!("connection: {error}");
         }

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 use tetris_service_kit::http::{ConnectionLimits, Plain, Transport, listen, serve, text};
+use tetris_service_kit::pace::Pace;
 use tetris_service_kit::shutdown::until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,6 +21,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     connections: 16,
     per_address: 16,
     head: LONG,
+    pace: ConnectionLimits::PACE,
     stop: LONG,
 };
 
@@ -188,4 +190,71 @@ async fn a_client_of_another_address_keeps_its_connection() {
     }
     assert!(ask(&mut server.connect().await).await.ends_with("here"));
     assert!(ask(&mut other).await.ends_with("here"));
+}
+
+/// A page of 64 MiB: more than the kernel keeps for a client.
+fn large_page() -> Router {
+    Router::new().route("/", get(async || vec![b'x'; 64 << 20]))
+}
+
+const PACE: Pace = Pace {
+    grace: Duration::from_millis(300),
+    bytes_per_second: 1 << 20,
+};
+
+#[tokio::test]
+async fn a_client_that_does_not_read_its_answer_is_cut_and_one_that_reads_is_not() {
+    let limits = ConnectionLimits {
+        pace: PACE,
+        ..LIMITS
+    };
+    let server = Running::start(Plain, large_page(), limits).await;
+    let mut idle = server.connect().await;
+    idle.write_all(REQUEST).await.unwrap();
+    // The server's end of the connection is closed once it gives up: then a write fails, and not before.
+    while idle.write_all(b"x").await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Pauses shorter than the grace cost nothing.
+    let mut reader = server.connect().await;
+    reader
+        .write_all(b"GET / HTTP/1.1\r\nHost: kit\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let (mut read, mut buffer) = (0, vec![0; 4 << 20]);
+    loop {
+        match reader.read(&mut buffer).await.unwrap() {
+            0 => break,
+            some => read += some,
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(read > 64 << 20, "{read} bytes");
+}
+
+#[tokio::test]
+async fn a_client_that_sends_a_body_in_drips_is_cut() {
+    let limits = ConnectionLimits {
+        pace: PACE,
+        ..LIMITS
+    };
+    let taken = Router::new().route("/", post(async |body: String| body));
+    let server = Running::start(Plain, taken, limits).await;
+    let mut client = server.connect().await;
+    let head = b"POST / HTTP/1.1\r\nHost: kit\r\nContent-Length: 1000\r\n\r\n";
+    client.write_all(head).await.unwrap();
+    let mut dripped = 0;
+    let answer = loop {
+        let mut answer = [0; 64];
+        let wait = Duration::from_millis(50);
+        match tokio::time::timeout(wait, client.read(&mut answer)).await {
+            Ok(answered) => break answered.map(|length| answer[..length].to_vec()),
+            Err(_) => drop(client.write_all(b"x").await),
+        }
+        dripped += 1;
+        assert!(dripped < 900, "drips are taken for ever");
+    };
+    // The answer says so, or the connection ends.
+    let answer = String::from_utf8(answer.unwrap_or_default()).unwrap();
+    assert!(!answer.contains(" 200 "), "{answer}");
 }

@@ -38,6 +38,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     connections: 64,
     per_address: 32,
     head: Duration::from_secs(5),
+    pace: ConnectionLimits::PACE,
     stop: Duration::from_secs(2),
 };
 

@@ -37,6 +37,8 @@ const CALL_HEAD_BYTES: u32 = 16 << 10;
 /// others.
 const CONNECTION_WINDOW: u32 = 256 << 10;
 const STREAM_WINDOW: u32 = 64 << 10;
+/// Memory of a stream without messages: its task, its place in tables, and buffers.
+const STREAM: usize = 16 << 10;
 /// Memory of a connection: bytes on streams that wait, buffers of frames, and tables of header fields.
 const CONNECTION: usize = CONNECTION_WINDOW as usize + (64 << 10);
 /// Largest question about health.
@@ -44,7 +46,7 @@ const HEALTH_BYTES: usize = 4 << 10;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Answers that wait for a slow data plane. Then its messages wait, too.
-const ANSWERS: usize = 16;
+const ANSWERS: usize = 2;
 
 /// Listens for data planes, if there is an address for them.
 pub(crate) async fn listen(
@@ -128,7 +130,7 @@ struct Processor {
 #[derive(Debug)]
 struct Answers {
     answers: ReceiverStream<Result<ProcessingResponse, Status>>,
-    _place: Charge<IpAddr>,
+    _held: [Charge<IpAddr>; 2],
 }
 
 impl Stream for Answers {
@@ -157,11 +159,16 @@ impl ExternalProcessor for Processor {
                 "too many requests are open; wait for some, or raise limits.connections",
             )
         })?;
+        let heads = &self.picker.proxy.memory().heads;
+        let memory = heads.charge(address, STREAM).map_err(|exceeded| {
+            let problem = format!("no memory for a stream: {exceeded}; raise limits.heads");
+            Status::resource_exhausted(problem)
+        })?;
         let wire = Wire::new(request.into_inner(), answers, self.limits);
         tokio::spawn(stream::run(self.picker.clone(), data_plane, wire));
         Ok(Response::new(Answers {
             answers: ReceiverStream::new(receiver),
-            _place: place,
+            _held: [place, memory],
         }))
     }
 }

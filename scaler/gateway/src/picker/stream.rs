@@ -55,7 +55,10 @@ async fn talk(picker: &Picker, data_plane: ClientAddress, wire: &mut Wire) -> Re
         modes,
         dialect: Dialect::OpenInference,
     };
-    match opening.pick(&head, subset).await {
+    let picked = opening.pick(&head, subset).await;
+    // Its charge has ended.
+    drop(head);
+    match picked {
         Ok(exchange) => exchange.run(wire).await,
         Err(NotHeld::Answered) => Exchange::without(modes).run(wire).await,
         Err(NotHeld::Ended(end)) => Err(end),
