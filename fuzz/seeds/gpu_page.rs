@@ -40,17 +40,27 @@ pub fn heavy() -> Vec<(&'static str, Vec<u8>)> {
         let parts = vec![part; number].join(",");
         page(&MODEL.replace('}', &format!(r#","parts":[{parts}]}}"#)))
     };
+    let links = |number: usize| {
+        let links = vec![link; number].join(",");
+        page("").replace("\"models\"", &format!("\"links\":[{links}],\"models\""))
+    };
+    let escaped = MODEL.replace("\"a\"", &format!("\"{}\"", "\\n".repeat(256)));
     [
         ("models", page(&vec![MODEL; 4_096].join(","))),
         ("too many models", page(&vec![MODEL; 70_000].join(","))),
         ("parts", parts(16_384)),
         ("too many parts", parts(140_000)),
+        ("links", links(256)),
+        ("too many links", links(70_000)),
+        ("escapes", page(&vec![escaped.as_str(); 4_096].join(","))),
         (
-            "links",
-            page("").replace(
-                "\"models\"",
-                &format!("\"links\":[{}],\"models\"", vec![link; 70_000].join(",")),
-            ),
+            "too many escapes",
+            MODEL.replace('a', &"\\n".repeat(500_000)),
+        ),
+        ("too many brackets", "[".repeat(1_000_000)),
+        (
+            "too many digits",
+            page("").replace(":1", &format!(":{}", "1".repeat(1_000_000))),
         ),
         (
             "unknown",

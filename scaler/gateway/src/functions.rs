@@ -6,14 +6,16 @@ use std::sync::Arc;
 use crate::config::{Config, FunctionConfig, GpuPoolConfig, PolicyConfig};
 use crate::function::{Access, Function};
 use crate::function_name::FunctionName;
-use crate::gpu::{GpuPool, Member};
+use crate::gpu::{GpuPool, Member, PageMemory};
 use crate::routes::{Route, Routes};
 
 /// Functions of the file. They stay the same ones when the file changes, with all their requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Functions {
     functions: BTreeMap<String, Arc<Function>>,
     pools: BTreeMap<String, KnownPool>,
+    /// Memory for pages of executors.
+    pages: PageMemory,
 }
 
 #[derive(Debug)]
@@ -26,6 +28,15 @@ struct KnownPool {
 }
 
 impl Functions {
+    /// Creates an empty set, with this memory for pages of executors.
+    pub(crate) const fn new(pages: PageMemory) -> Self {
+        Self {
+            functions: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            pages,
+        }
+    }
+
     /// Takes a configuration, and returns its routes.
     pub(crate) fn update(&mut self, config: &Config) -> Arc<Routes> {
         self.functions
@@ -41,7 +52,7 @@ impl Functions {
             let known = self
                 .pools
                 .entry(name.clone())
-                .or_insert_with(|| KnownPool::new(name, of));
+                .or_insert_with(|| KnownPool::new(name, of, &self.pages));
             routes.extend(known.update(name, of));
             pools.push(Arc::clone(&known.pool));
         }
@@ -62,9 +73,10 @@ impl Functions {
 }
 
 impl KnownPool {
-    fn new(name: &str, of: &GpuPoolConfig) -> Self {
+    fn new(name: &str, of: &GpuPoolConfig, pages: &PageMemory) -> Self {
+        let policy = of.policy.policy();
         Self {
-            pool: GpuPool::new(name, of.policy.policy(), of.queue, of.poll()),
+            pool: GpuPool::new(name, policy, of.queue, of.poll(), pages.clone()),
             policy: of.policy.clone(),
             numbers: BTreeMap::new(),
         }

@@ -1,6 +1,6 @@
 //! Memory that clients make the gateway hold: budgets that follow from the container's limit.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -10,14 +10,17 @@ use crate::config::Limits;
 
 /// Limit that is assumed without a container's.
 const UNLIMITED: u64 = 4 << 30;
-/// Parts of the limit, of eight. The other three are for code, instances' connections, sockets and bytes that no
+/// Parts of the limit, of eight. The other two are for code, instances' connections, sockets and bytes that no
 /// budget counts, such as those of a head that is being decoded.
 const OF_EIGHT: u64 = 8;
 const HEADS: u64 = 2;
 const BODIES: u64 = 3;
+const PAGES: u64 = 1;
 /// Largest budgets that are used without a configured one.
 const MOST_HEADS: u64 = 1 << 30;
 const MOST_BODIES: u64 = 256 << 20;
+/// Largest budget for pages of executors, of which one gets half. Pages are held for a moment.
+const MOST_PAGES: u64 = 64 << 20;
 /// Interval in which the use of memory is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// Least memory whose pages are returned to the system, in bytes.
@@ -32,6 +35,8 @@ pub struct Sizes {
     pub heads: usize,
     /// Bodies of requests.
     pub bodies: usize,
+    /// Pages of executors on GPUs.
+    pub pages: usize,
 }
 
 impl Sizes {
@@ -47,6 +52,7 @@ impl Sizes {
             bodies: limits
                 .bodies_bytes
                 .unwrap_or(part(BODIES, MOST_BODIES).max(least)),
+            pages: part(PAGES, MOST_PAGES),
         }
     }
 
@@ -83,6 +89,8 @@ pub struct Memory {
     pub(crate) bodies: Budget<IpAddr>,
     /// The same bodies, by the number of their function.
     pub(crate) by_function: Budget<u64>,
+    /// Pages of executors, by their address.
+    pub(crate) pages: Budget<SocketAddr>,
 }
 
 impl Memory {
@@ -92,6 +100,7 @@ impl Memory {
             heads: Budget::new(sizes.heads),
             bodies: Budget::new(sizes.bodies),
             by_function: Budget::new(sizes.bodies),
+            pages: Budget::new(sizes.pages),
         }
     }
 }
@@ -112,6 +121,7 @@ pub(crate) async fn follow(memory: &Memory) {
     loop {
         tokio::time::sleep(LOOK).await;
         let used = memory.heads.used().saturating_add(memory.bodies.used());
+        let used = used.saturating_add(memory.pages.used());
         if peak.is_over(used)
             && let Some(give_back) = GIVE_BACK.get()
         {
@@ -164,6 +174,7 @@ mod tests {
         let limits = Limits::default();
         let sizes = Sizes::of(&limits, Some(512 * MIB));
         assert_eq!((sizes.heads, sizes.bodies), (128 << 20, 192 << 20));
+        assert_eq!(sizes.pages, 64 << 20);
         assert!(!sizes.are_beyond(512 * MIB) && sizes.are_beyond(511 * MIB));
         for limit in [64 * MIB, 100 * MIB, 4 << 30, 1 << 40] {
             assert!(

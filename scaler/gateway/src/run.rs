@@ -135,6 +135,7 @@ pub async fn run_until(
     let sizes = Sizes::of(&config.limits, container);
     sizes.warn_beyond(container);
     let memory = Memory::new(sizes);
+    let pages = memory.pages.clone();
     let client = if args.cluster {
         Some(cluster::client().await?)
     } else {
@@ -150,7 +151,7 @@ pub async fn run_until(
         memory,
         callers.clone(),
     );
-    let mut functions = Functions::default();
+    let mut functions = Functions::new(pages);
     proxy.set_routes(&functions.update(&config));
     let (stopping, stopped) = watch::channel(false);
     // A cluster's functions are not known yet.

@@ -2,7 +2,7 @@
 
 use super::memory::DeviceMemory;
 use super::model::{GpuModel, ModelId};
-use super::pool::GpuState;
+use super::pool::{GpuState, Source};
 use super::scheduler::GpuScheduler;
 use super::topology::{Gpu, GpuId};
 
@@ -34,10 +34,45 @@ impl GpuScheduler {
         self.pool.topology.host_bytes_per_s = bytes_per_s;
     }
 
+    /// Forgets a GPU whose executor is gone for good: its number stays, for another executor. Requests of its local queue wait for
+    /// any GPU. Returns false, and does nothing, while the GPU executes a request or one loads from it.
+    pub fn forget_gpu(&mut self, id: GpuId) -> bool {
+        let mut others = self.pool.gpus.iter();
+        let is_origin = others.any(|state| {
+            let loading = state.running.as_ref().and_then(|running| running.loading);
+            loading.is_some_and(|(source, _)| source == Source::Gpu(id))
+        });
+        let is_needed = is_origin || self.running(id).is_some();
+        let (Some(gpu), Some(state), false) = (
+            self.pool.topology.gpus.get_mut(id.0 as usize),
+            self.pool.gpus.get_mut(id.0 as usize),
+            is_needed,
+        ) else {
+            return false;
+        };
+        *gpu = Gpu {
+            memory_bytes: 0,
+            node: 0,
+            switch: 0,
+        };
+        let memory = DeviceMemory::new(0, self.policy.shares());
+        let gone = std::mem::replace(state, GpuState::new(memory, false));
+        for waited in gone.local {
+            self.queue.push(waited.request, waited.overtaken);
+        }
+        let peers = &mut self.pool.topology.peers;
+        peers.retain(|&(from, to), _| from != id && to != id);
+        true
+    }
+
     /// Replaces the links from a GPU to others: destinations, and bytes per second.
     pub fn set_links(&mut self, from: GpuId, links: &[(GpuId, u64)]) {
         let peers = &mut self.pool.topology.peers;
-        peers.retain(|&(origin, _), _| origin != from);
+        let known = peers.range((from, GpuId(0))..=(from, GpuId(u32::MAX)));
+        let known: Vec<(GpuId, GpuId)> = known.map(|(&link, _)| link).collect();
+        for link in known {
+            peers.remove(&link);
+        }
         peers.extend(links.iter().map(|&(to, speed)| ((from, to), speed)));
     }
 
@@ -85,6 +120,12 @@ impl GpuScheduler {
         if let Some(state) = self.pool.gpus.get_mut(gpu.0 as usize) {
             state.memory.observe(now_us, &there);
         }
+    }
+
+    /// Number of parts in the record of a GPU's memory, each as often as models have it.
+    pub fn recorded_parts(&self, gpu: GpuId) -> usize {
+        let state = self.pool.gpu(gpu);
+        state.map_or(0, |state| state.memory.parts())
     }
 
     /// Keeps a loaded model in the memory of a GPU: no load evicts it, until

@@ -25,6 +25,7 @@ pub(crate) struct Resident {
     pub loaded: bool,
     /// True if no load may evict the model.
     held: bool,
+    /// Its objects, sorted.
     objects: Vec<ObjectId>,
 }
 
@@ -70,9 +71,10 @@ impl DeviceMemory {
     /// Makes the record agree with the models that are there, but for those that are pinned. Models
     /// without room in the record stay out of it.
     pub(crate) fn observe(&mut self, now_us: u64, there: &[(ModelId, &GpuModel)]) {
+        let found: BTreeSet<ModelId> = there.iter().map(|&(id, _)| id).collect();
         let known: Vec<ModelId> = self.models.keys().copied().collect();
         for id in known {
-            if there.iter().all(|&(other, _)| other != id) {
+            if !found.contains(&id) {
                 if let Some(one) = self.models.get_mut(&id) {
                     one.held = false;
                 }
@@ -93,6 +95,11 @@ impl DeviceMemory {
 
     pub(crate) fn models(&self) -> impl Iterator<Item = (ModelId, &Resident)> {
         self.models.iter().map(|(&id, one)| (id, one))
+    }
+
+    /// Number of parts of all models.
+    pub(crate) fn parts(&self) -> usize {
+        self.models.values().map(|one| one.objects.len()).sum()
     }
 
     const fn key(&self, model: ModelId, object: ObjectId) -> Key {
@@ -175,7 +182,8 @@ impl DeviceMemory {
             };
             evicted.push(gone);
         }
-        let objects: Vec<ObjectId> = model.parts.iter().map(|part| part.object).collect();
+        let mut objects: Vec<ObjectId> = model.parts.iter().map(|part| part.object).collect();
+        objects.sort_unstable();
         if !enough {
             self.release(id, &objects);
             return None;
@@ -283,8 +291,10 @@ impl DeviceMemory {
             .filter(|&object| !other.objects.contains_key(&other.key(id, object)))
             .collect();
         let mut loaded = self.models.iter().filter(|(_, one)| one.loaded);
-        let found =
-            loaded.find(|(_, one)| missing.iter().all(|object| one.objects.contains(object)));
+        let found = loaded.find(|(_, one)| {
+            let has = |object| one.objects.binary_search(object).is_ok();
+            missing.iter().all(has)
+        });
         found.map(|(&id, _)| id)
     }
 }

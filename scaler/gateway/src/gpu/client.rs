@@ -1,28 +1,24 @@
 //! Requests of the gateway's own to an executor: its page, and orders to load and unload models.
 
 use std::io::Read as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{Method, Request, StatusCode};
+use tetris_service_kit::budget::{Budget, Charge, Exceeded};
 use thiserror::Error;
-use tokio::sync::Semaphore;
 
 use super::executor::Executor;
-use super::status::GpuStatus;
+use super::limits::{ORDER, PAGE, PAGE_WITH_PARTS};
 
 /// Longest time of a request and its whole answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Largest page with the parts of models, one without them, and answer to an order, in bytes. A part takes about a
-/// hundred bytes, and a model without its parts two hundred.
-const PAGE_WITH_PARTS: usize = 16 << 20;
-const PAGE: usize = 4 << 20;
-const ANSWER: usize = 64 << 10;
-/// Pages with parts that are read at a time, of all pools. In memory one takes up to eight times as much.
-static TURN: Semaphore = Semaphore::const_new(1);
+/// Least memory that is taken for an answer, in bytes.
+const LEAST: usize = 16 << 10;
 /// Longest token, in bytes.
 const TOKEN: u64 = 4096;
 /// Bytes of a refusal that are shown.
@@ -44,27 +40,42 @@ pub(super) enum CallError {
     /// No token to ask with.
     #[error("{}: {reason}", path.display())]
     Token { path: PathBuf, reason: String },
-    /// A page that the gateway cannot read.
-    #[error("page /v2/gpu: {0}")]
-    Page(String),
+    /// An answer above its limit.
+    #[error("{path}: the answer is longer than expected, {most} bytes at most")]
+    TooLong { path: String, most: usize },
+    /// No memory for a page at the moment.
+    #[error("memory for pages: {0}")]
+    NoRoom(#[from] Exceeded),
+}
+
+/// Memory for pages, of all executors. One gets half of it at most.
+pub(crate) type PageMemory = Budget<SocketAddr>;
+
+/// A page of an executor, not read yet.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub text: Vec<u8>,
+    /// Its memory.
+    _charge: Charge<SocketAddr>,
 }
 
 /// Asks for the executor's page.
-pub(super) async fn status(executor: &Executor, parts: bool) -> Result<GpuStatus, CallError> {
+pub(super) async fn page(
+    executor: &Executor,
+    parts: bool,
+    memory: &PageMemory,
+) -> Result<Page, CallError> {
     let path = format!("/v2/gpu?parts={parts}");
-    // Nothing closes it.
-    let turn = if parts {
-        TURN.acquire().await.ok()
-    } else {
-        None
-    };
-    let most = if turn.is_some() {
-        PAGE_WITH_PARTS
-    } else {
-        PAGE
-    };
-    let page = call(executor, Method::GET, path, most).await?;
-    GpuStatus::parse(&page).map_err(CallError::Page)
+    let most = if parts { PAGE_WITH_PARTS } else { PAGE };
+    let mut charge = memory.charge(executor.orders.address, 0)?;
+    let text = call(executor, Method::GET, path, most, |bytes| {
+        charge.grow_to(bytes)
+    })
+    .await?;
+    Ok(Page {
+        text,
+        _charge: charge,
+    })
 }
 
 /// Asks for a model's residency. The executor answers before the bytes are there.
@@ -79,20 +90,24 @@ pub(super) async fn unload(executor: &Executor, model: &str) -> Result<(), CallE
 
 async fn order(executor: &Executor, model: &str, order: &str) -> Result<(), CallError> {
     let path = format!("/v2/repository/models/{model}/{order}");
-    call(executor, Method::POST, path, ANSWER).await.map(drop)
+    let called = call(executor, Method::POST, path, ORDER, |_| Ok(()));
+    called.await.map(drop)
 }
 
+/// Sends a request, and returns the answer, of at most `most` bytes. Asks for `room` before it takes memory for it.
 async fn call(
     executor: &Executor,
     method: Method,
     path: String,
     most: usize,
-) -> Result<Bytes, CallError> {
+    room: impl FnMut(usize) -> Result<(), Exceeded>,
+) -> Result<Vec<u8>, CallError> {
+    let asked = path.clone();
     let calling = async {
         let endpoint = &executor.orders;
         let mut request = Request::builder()
             .method(method)
-            .uri(&path)
+            .uri(path.as_str())
             .header(HOST, endpoint.address.to_string())
             .body(Full::default())
             .map_err(|error| CallError::NoAnswer(error.to_string()))?;
@@ -103,19 +118,22 @@ async fn call(
         let sent = endpoint.pool.send(Box::new(request)).await;
         let (response, connection) =
             sent.map_err(|error| CallError::NoAnswer(error.to_string()))?;
-        let (parts, body) = response.into_parts();
-        let body = Limited::new(body, most).collect().await;
-        let body = body.map_err(|error| CallError::NoAnswer(error.to_string()))?;
+        let (parts, mut body) = response.into_parts();
+        let text = match read(&mut body, most, room).await {
+            Ok(text) => text,
+            Err(ReadError::TooLong) => return Err(CallError::TooLong { path, most }),
+            Err(ReadError::NoRoom(error)) => return Err(error.into()),
+            Err(ReadError::Broken(error)) => return Err(CallError::NoAnswer(error.to_string())),
+        };
         if let Some(connection) = connection {
             endpoint.pool.give_back(connection);
         }
-        let body = body.to_bytes();
         if parts.status.is_success() {
-            return Ok(body);
+            return Ok(text);
         }
-        let message = String::from_utf8_lossy(body.get(..SHOWN).unwrap_or(&body)).into_owned();
+        let message = String::from_utf8_lossy(text.get(..SHOWN).unwrap_or(&text)).into_owned();
         Err(CallError::Refused {
-            path: path.clone(),
+            path,
             status: parts.status,
             message,
         })
@@ -123,9 +141,44 @@ async fn call(
     let called = tokio::time::timeout(TIMEOUT, calling).await;
     called.unwrap_or_else(|_| {
         Err(CallError::NoAnswer(format!(
-            "{path}: not within {TIMEOUT:?}"
+            "{asked}: not within {TIMEOUT:?}"
         )))
     })
+}
+
+/// The reason an answer could not be read.
+#[derive(Debug)]
+enum ReadError {
+    TooLong,
+    NoRoom(Exceeded),
+    Broken(hyper::Error),
+}
+
+/// Reads an answer into memory of its own: the pieces in which it comes may take much more than their bytes.
+async fn read(
+    body: &mut Incoming,
+    most: usize,
+    mut room: impl FnMut(usize) -> Result<(), Exceeded>,
+) -> Result<Vec<u8>, ReadError> {
+    let mut text = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(ReadError::Broken)?;
+        let Some(bytes) = frame.data_ref() else {
+            continue;
+        };
+        let length = text.len().saturating_add(bytes.len());
+        if length > most {
+            return Err(ReadError::TooLong);
+        }
+        if length > text.capacity() {
+            let capacity = text.capacity().saturating_mul(2).max(LEAST);
+            let capacity = capacity.min(most).max(length);
+            room(capacity).map_err(ReadError::NoRoom)?;
+            text.reserve_exact(capacity.saturating_sub(text.len()));
+        }
+        text.extend_from_slice(bytes);
+    }
+    Ok(text)
 }
 
 /// The header with the token in a file, which may have changed since.

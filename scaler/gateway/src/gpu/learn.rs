@@ -1,11 +1,15 @@
 //! Facts that an executor's page tells: its GPU, its models, and the content of the memory.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use tetris_scaler_dispatch::gpu::{Gpu, GpuId, ModelId};
 
+use super::contents::{Contents, PartNumbers};
+use super::executor::Executor;
+use super::limits::PARTS;
 use super::state::{State, Unload};
-use super::status::{GpuStatus, ModelStatus, Residency};
+use super::status::{GpuStatus, LinkStatus, ModelStatus, Residency, shown};
 
 /// Bandwidth of a switch from the host while no executor has measured it, in bytes per second: PCIe
 /// 3.0 with 16 lanes.
@@ -20,62 +24,109 @@ pub(super) struct Question {
     changes: u64,
 }
 
+/// Facts about its device that an executor's last page told.
+#[derive(Debug)]
+pub(super) struct Device {
+    uuid: Box<str>,
+    /// Names of its node and switch.
+    places: [String; 2],
+    bytes_per_s: Option<u64>,
+    /// Other devices, with bytes per second.
+    links: Vec<(Box<str>, u64)>,
+}
+
+impl Device {
+    fn has_links(&self, found: &[LinkStatus<'_>]) -> bool {
+        let found = found.iter().map(|link| (&*link.to, link.bytes_per_second));
+        let links = self.links.iter().map(|(to, speed)| (&**to, *speed));
+        links.eq(found)
+    }
+}
+
 impl State {
     /// Question for the executor's next page, if the configuration still has it.
-    pub(super) fn question(&self, gpu: GpuId) -> Option<Question> {
-        let known = self.executors.get(gpu.0 as usize)?;
-        known.listed.then_some(Question {
+    pub(super) fn question(&self, executor: &Arc<Executor>) -> Option<Question> {
+        let known = self.executors.get(&executor.gpu)?;
+        self.has(executor).then_some(Question {
             parts: known.needs_parts,
             changes: known.changes,
         })
     }
 
-    /// Takes a page. Returns orders for models that the record does not have.
+    /// Models of the pool whose content is new, and the numbers of parts for reading them.
+    pub(super) fn new_models<'a, 'b>(
+        &self,
+        status: &'b GpuStatus<'a>,
+    ) -> (Vec<(ModelId, &'b ModelStatus<'a>)>, PartNumbers) {
+        let mut served = self.served(status);
+        served.retain(|&id, model| self.models.is_new(id, &model.model));
+        (served.into_iter().collect(), self.part_numbers.clone())
+    }
+
+    /// Models of the pool that an executor serves.
+    fn served<'a, 'b>(&self, status: &'b GpuStatus<'a>) -> BTreeMap<ModelId, &'b ModelStatus<'a>> {
+        let found = status.models.iter().filter_map(|model| {
+            let id = self.models.find(&model.name)?;
+            Some((id, model))
+        });
+        found.collect()
+    }
+
+    /// Takes a page, with the contents that are new. Returns orders for models that the record does not have.
+    ///
+    /// # Errors
+    ///
+    /// The limit that the page exceeds, as a text.
     pub(super) fn learn(
         &mut self,
         now_us: u64,
         gpu: GpuId,
         question: Question,
-        status: &GpuStatus,
-    ) -> Vec<Unload> {
-        // The page of an executor that has left the configuration meanwhile.
-        if !self
-            .executors
-            .get(gpu.0 as usize)
-            .is_some_and(|known| known.listed)
-        {
-            return Vec::new();
-        }
+        status: &GpuStatus<'_>,
+        contents: Contents,
+    ) -> Result<Vec<Unload>, String> {
         self.learn_gpu(gpu, status);
-        let served = self.learn_models(gpu, status);
-        let Some(known) = self.executors.get(gpu.0 as usize) else {
-            return Vec::new();
+        let served = self.served(status);
+        self.learn_models(gpu, &served, contents)?;
+        let Some(known) = self.executors.get(&gpu) else {
+            return Ok(Vec::new());
         };
         if known.needs_parts {
             known.executor.changed.notify_one();
         }
         let is_old = known.changes != question.changes || self.has_orders(gpu);
         if is_old || known.needs_parts || !known.listed || known.pause_until_us > now_us {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         if !self.scheduler.is_available(gpu) {
             let executor = known.executor.endpoint.address;
-            tracing::info!(%executor, uuid = status.uuid, "executor takes requests");
+            tracing::info!(%executor, uuid = shown(&status.uuid), "executor takes requests");
             self.scheduler.restore_gpu(now_us, gpu);
         }
+        if let Some(known) = self.executors.get_mut(&gpu) {
+            known.is_unusable = false;
+        }
         let orders = self.learn_memory(now_us, gpu, &served);
+        // Of contents that have changed since, the record has the parts that it had.
+        let recorded = self.scheduler.recorded_parts(gpu);
+        if recorded > PARTS {
+            return Err(format!(
+                "its resident models have {recorded} parts, expected {PARTS} at most"
+            ));
+        }
         self.pump(now_us);
-        orders
+        Ok(orders)
     }
 
-    fn learn_gpu(&mut self, gpu: GpuId, status: &GpuStatus) {
-        let node_name = format!("node {}", status.node);
-        let switch_name = match &status.switch {
-            Some(switch) => format!("switch {} {switch}", status.node),
-            None => format!("gpu {}", status.uuid),
-        };
-        let node = self.places.number(&node_name);
-        let switch = self.places.number(&switch_name);
+    fn learn_gpu(&mut self, gpu: GpuId, status: &GpuStatus<'_>) {
+        let places = [
+            format!("node {}", &*status.node),
+            match &status.switch {
+                Some(switch) => format!("switch {} {}", &*status.node, &**switch),
+                None => format!("gpu {}", &*status.uuid),
+            },
+        ];
+        let [node, switch] = places.each_ref().map(|name| self.places.take(name));
         let memory_bytes = status.capacity_bytes;
         self.scheduler.set_gpu(
             gpu,
@@ -85,84 +136,114 @@ impl State {
                 switch,
             },
         );
-        let places = [node_name, switch_name];
-        if let Some(known) = self.executors.get_mut(gpu.0 as usize)
-            && known.places != places
-        {
-            known.places = places;
-            let executors = self.executors.iter();
-            self.places.keep(executors.flat_map(|known| &known.places));
+        let links = status.links.iter();
+        let device = Device {
+            uuid: (*status.uuid).into(),
+            places,
+            bytes_per_s: status.bytes_per_second.filter(|&speed| speed > 0),
+            links: links
+                .map(|link| ((*link.to).into(), link.bytes_per_second))
+                .collect(),
+        };
+        let Some(known) = self.executors.get_mut(&gpu) else {
+            return;
+        };
+        let before = known.device.replace(device);
+        self.release(before.as_ref());
+        self.learn_bandwidth();
+        match before {
+            Some(before) if before.uuid == (*status.uuid).into() => {
+                if !before.has_links(&status.links) {
+                    self.learn_links(Some(gpu));
+                }
+            }
+            _ => self.learn_links(None),
         }
-        if let Some(known) = self.executors.get_mut(gpu.0 as usize) {
-            known.uuid = Some(status.uuid.clone());
-            known.bytes_per_s = status.bytes_per_second.filter(|&speed| speed > 0);
-            let links = status.links.iter();
-            known.links = links
-                .map(|link| (link.to.clone(), link.bytes_per_second))
-                .collect();
+    }
+
+    /// Forgets the names of places that a device had.
+    fn release(&mut self, device: Option<&Device>) {
+        for name in device.iter().flat_map(|device| &device.places) {
+            self.places.release(name);
         }
-        // The slowest: a load takes at most as long as the policy expects.
-        let measured = self.executors.iter().filter_map(|known| known.bytes_per_s);
+    }
+
+    /// The slowest: a load takes at most as long as the policy expects.
+    fn learn_bandwidth(&mut self) {
+        let devices = self.executors.values();
+        let devices = devices.filter_map(|known| known.device.as_ref());
+        let measured = devices.filter_map(|device| device.bytes_per_s);
         self.scheduler
             .set_host_bandwidth(measured.min().unwrap_or(UNMEASURED));
-        self.learn_links();
     }
 
-    fn learn_links(&mut self) {
-        for (gpu, links) in self.links() {
-            self.scheduler.set_links(gpu, &links);
+    /// Takes the links from one GPU, or those of all if the identity of one has changed.
+    fn learn_links(&mut self, from: Option<GpuId>) {
+        let mut gpus: HashMap<&str, GpuId> = HashMap::new();
+        for (&gpu, known) in &self.executors {
+            if let Some(device) = &known.device {
+                gpus.entry(&device.uuid).or_insert(gpu);
+            }
         }
-    }
-
-    /// Links of each GPU to those of other executors.
-    fn links(&self) -> Vec<(GpuId, Vec<(GpuId, u64)>)> {
-        // Of two executors with one GPU, the first counts.
-        let by_uuid = self.executors.iter().rev();
-        let by_uuid: HashMap<&str, GpuId> = by_uuid
-            .filter_map(|known| Some((known.uuid.as_deref()?, known.executor.gpu)))
-            .collect();
-        let of_each = self.executors.iter().map(|known| {
-            let links = known.links.iter();
-            let links = links.filter_map(|(to, speed)| Some((*by_uuid.get(&**to)?, *speed)));
-            (known.executor.gpu, links.collect())
-        });
-        of_each.collect()
-    }
-
-    /// Takes contents and parts. Returns the models of the pool that the executor serves.
-    fn learn_models<'a>(
-        &mut self,
-        gpu: GpuId,
-        status: &'a GpuStatus,
-    ) -> Vec<(ModelId, &'a ModelStatus)> {
-        let found = status.models.iter().filter_map(|model| {
-            let id = self.models.find(&model.name)?;
-            Some((id, model))
-        });
-        let served: Vec<(ModelId, &ModelStatus)> = found.collect();
-        let mut needs_parts = false;
-        for &(id, model) in &served {
-            if !self.models.is_new(id, &model.model) {
+        for (&gpu, known) in &self.executors {
+            if from.is_some_and(|from| from != gpu) {
                 continue;
             }
-            match &model.parts {
-                Some(parts) => {
-                    self.models
-                        .learn(&mut self.scheduler, id, &model.model, parts);
-                }
-                None => needs_parts = true,
+            let links = known.device.iter().flat_map(|device| &device.links);
+            let found: Vec<(GpuId, u64)> = links
+                .filter_map(|(to, speed)| Some((*gpus.get(&**to)?, *speed)))
+                .collect();
+            self.scheduler.set_links(gpu, &found);
+        }
+    }
+
+    /// Forgets all that an executor has told.
+    pub(super) fn forget(&mut self, gpu: GpuId) {
+        let Some(known) = self.executors.get_mut(&gpu) else {
+            return;
+        };
+        known.needs_parts = true;
+        let device = known.device.take();
+        self.release(device.as_ref());
+        for id in self.models.ids() {
+            self.models.untell(&mut self.scheduler, id, gpu);
+        }
+        if device.is_some() {
+            self.learn_bandwidth();
+            self.learn_links(None);
+        }
+    }
+
+    /// Takes contents and parts.
+    fn learn_models(
+        &mut self,
+        gpu: GpuId,
+        served: &BTreeMap<ModelId, &ModelStatus<'_>>,
+        mut contents: Contents,
+    ) -> Result<(), String> {
+        let mut needs_parts = false;
+        let mut unserved = Vec::new();
+        for id in self.models.ids() {
+            let Some(model) = served.get(&id) else {
+                unserved.push(id);
+                self.models.untell(&mut self.scheduler, id, gpu);
+                continue;
+            };
+            if !self.models.is_new(id, &model.model) {
+                self.models.tell(id, gpu);
+            } else if let Some(parts) = contents.remove(&id) {
+                let scheduler = &mut self.scheduler;
+                self.models
+                    .learn(scheduler, (id, gpu), &model.model, parts)?;
+            } else {
+                needs_parts = true;
             }
         }
-        if let Some(known) = self.executors.get_mut(gpu.0 as usize) {
+        if let Some(known) = self.executors.get_mut(&gpu) {
             known.needs_parts = needs_parts;
         }
-        let unserved: Vec<ModelId> = self
-            .models
-            .ids()
-            .filter(|id| served.iter().all(|(other, _)| other != id))
-            .collect();
         self.scheduler.set_unserved(gpu, unserved);
-        served
+        Ok(())
     }
 
     /// Makes the record agree with the memory. Returns orders to unload models that the executor keeps
@@ -171,31 +252,31 @@ impl State {
         &mut self,
         now_us: u64,
         gpu: GpuId,
-        served: &[(ModelId, &ModelStatus)],
+        served: &BTreeMap<ModelId, &ModelStatus<'_>>,
     ) -> Vec<Unload> {
         let mut orders = Vec::new();
         let resident: Vec<ModelId> = served
             .iter()
             .filter(|(_, model)| model.state == Residency::Resident)
-            .map(|&(id, _)| id)
+            .map(|(&id, _)| id)
             .collect();
         let running = self.scheduler.running(gpu).map(|request| request.model);
         if running.is_some_and(|model| resident.contains(&model))
             && let Some((origin, moved)) = self.scheduler.loaded(gpu)
-            && let Some(origin) = self.executors.get(origin.0 as usize)
+            && let Some(origin) = self.executors.get(&origin)
         {
             let name = self.models.name(moved).to_owned();
-            orders.push((std::sync::Arc::clone(&origin.executor), name));
+            orders.push((Arc::clone(&origin.executor), name));
         }
         self.scheduler.observe_memory(now_us, gpu, &resident);
         let record: BTreeSet<ModelId> = self.scheduler.resident(gpu).collect();
-        let Some(known) = self.executors.get(gpu.0 as usize) else {
+        let Some(known) = self.executors.get(&gpu) else {
             return orders;
         };
         for (id, model) in served {
             let kept = model.held && model.state != Residency::Absent;
             if kept && !record.contains(id) {
-                orders.push((std::sync::Arc::clone(&known.executor), model.name.clone()));
+                orders.push((Arc::clone(&known.executor), model.name.to_string()));
             }
         }
         orders
@@ -204,91 +285,142 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-    use tetris_scaler_dispatch::gpu::{GpuPolicy, SharingRules};
+    use std::fmt::Write as _;
+
+    use tetris_scaler_dispatch::Outcome;
+    use tetris_scaler_dispatch::gpu::GpuPolicy;
 
     use super::super::executor::ExecutorAddresses;
+    use super::super::limits::PARTS_OF_MODEL;
     use super::super::models::Times;
     use super::*;
 
-    const EXECUTORS: usize = 4;
-
-    fn pool() -> State {
-        let policy = GpuPolicy::Sharing(SharingRules::default());
-        let mut state = State::new(policy, 10);
-        for port in 0..EXECUTORS {
-            state.add(ExecutorAddresses {
-                requests: ([127, 0, 0, 1], port as u16 + 1).into(),
-                orders: None,
-            });
+    fn state(models: &[&str]) -> State {
+        let mut state = State::new(GpuPolicy::LALB, 10);
+        for model in models {
+            let times = Times {
+                infer_us: 1,
+                after_load_us: 1,
+            };
+            let State {
+                models, scheduler, ..
+            } = &mut state;
+            models.number(scheduler, model, times);
         }
-        let times = Times {
-            infer_us: 1,
-            after_load_us: 1,
-        };
-        let State {
-            models, scheduler, ..
-        } = &mut state;
-        models.number(scheduler, "m", times);
         state
     }
 
-    fn page(number: usize) -> Value {
-        let parts: Vec<_> = (0..10)
-            .map(|part| json!({"id": format!("{number}-{part}"), "bytes": 1}))
-            .collect();
-        json!({
-            "uuid": format!("GPU-{number}"), "node": format!("node-{number}"), "switch": format!("s-{number}"),
-            "capacity_bytes": 1_000, "bytes_per_second": 1_000,
-            "links": [{"to": "GPU-0", "bytes_per_second": 1}],
-            "models": [{"name": "m", "model": format!("c-{number}"), "state": "absent", "parts": parts}],
+    fn add(state: &mut State, port: u16) -> Arc<Executor> {
+        state.add(ExecutorAddresses {
+            requests: ([127, 0, 0, 1], port).into(),
+            orders: None,
         })
     }
 
-    fn learn(state: &mut State, gpu: usize, page: &Value) {
-        let gpu = GpuId(gpu as u32);
-        let question = Question {
-            parts: true,
-            changes: 0,
+    fn tell(state: &mut State, executor: &Arc<Executor>, page: &str) -> Result<(), String> {
+        let status = GpuStatus::parse(page.as_bytes())?;
+        let question = state.question(executor).unwrap();
+        let (new, numbers) = state.new_models(&status);
+        let contents = numbers.read(&new)?;
+        state
+            .learn(0, executor.gpu, question, &status, contents)
+            .map(drop)
+    }
+
+    fn page(names: &str, models: &str) -> String {
+        format!(
+            r#"{{"uuid": "{names}", "node": "node {names}", "switch": "{names}", "capacity_bytes": 1000000000,
+            "links": [{{"to": "other {names}", "bytes_per_second": 1}}], "models": [{models}]}}"#
+        )
+    }
+
+    fn model(name: &str, content: &str, parts: usize) -> String {
+        let mut text = String::new();
+        for part in 0..parts {
+            let comma = if part > 0 { "," } else { "" };
+            write!(text, r#"{comma}{{"id": "{content} {part}", "bytes": 1}}"#).unwrap();
+        }
+        format!(
+            r#"{{"name": "{name}", "model": "{content}", "state": "resident", "parts": [{text}]}}"#
+        )
+    }
+
+    fn knows(state: &State, name: &str, content: &str) -> bool {
+        let id = state.models.find(name).unwrap();
+        let is_known = !state.models.is_new(id, content);
+        let parts = &state.scheduler.model(id).unwrap().parts;
+        assert_eq!(is_known, !parts.is_empty());
+        is_known
+    }
+
+    #[test]
+    fn an_executor_that_leaves_is_forgotten_with_all_that_it_told() {
+        let mut state = state(&["a"]);
+        for round in 0..100 {
+            let executor = add(&mut state, round + 1);
+            let names = round.to_string();
+            tell(&mut state, &executor, &page(&names, &model("a", &names, 3))).unwrap();
+            assert!(knows(&state, "a", &names));
+            assert_eq!((executor.gpu, state.available()), (GpuId(0), 1));
+            state.leave(executor.gpu);
+            state.pump(0);
+            assert!(state.executors.is_empty() && state.places.is_empty());
+            assert!(!knows(&state, "a", &names) && state.question(&executor).is_none());
+        }
+    }
+
+    #[test]
+    fn an_executor_that_leaves_with_a_request_is_forgotten_after_it() {
+        let mut state = state(&["a"]);
+        let executor = add(&mut state, 1);
+        tell(&mut state, &executor, &page("x", &model("a", "c", 1))).unwrap();
+        let id = state.models.find("a").unwrap();
+        let (request, _answer) = state.offer(0, (1, id), 1_000_000).unwrap();
+        state.leave(executor.gpu);
+        let next = add(&mut state, 1);
+        assert_ne!(executor.gpu, next.gpu);
+        assert!(!state.has(&executor) && state.has(&next));
+        state.complete(0, request, Outcome::Served);
+        assert_eq!(state.executors.len(), 1);
+        assert_eq!(add(&mut state, 2).gpu, executor.gpu);
+    }
+
+    #[test]
+    fn a_content_is_known_while_an_executor_tells_it() {
+        let mut state = state(&["a"]);
+        let executors = [add(&mut state, 1), add(&mut state, 2)];
+        for executor in &executors {
+            tell(&mut state, executor, &page("x", &model("a", "c", 2))).unwrap();
+        }
+        tell(&mut state, &executors[0], &page("x", "")).unwrap();
+        assert!(knows(&state, "a", "c"));
+        state.refuse(0, executors[1].gpu, "too large");
+        assert!(!knows(&state, "a", "c"));
+        assert_eq!(state.totals.refused_pages, 1);
+    }
+
+    #[test]
+    fn a_page_of_too_many_parts_is_refused() {
+        let models: Vec<String> = (0..9).map(|number| format!("m{number}")).collect();
+        let names: Vec<&str> = models.iter().map(String::as_str).collect();
+        let mut state = state(&names);
+        let executor = add(&mut state, 1);
+        let whole = |count: usize, content: &str, parts: usize| -> Vec<String> {
+            let named = names.iter().take(count);
+            named.map(|name| model(name, content, parts)).collect()
         };
-        let status = GpuStatus::parse(page.to_string().as_bytes()).unwrap();
-        state.learn(0, gpu, question, &status);
-    }
-
-    #[test]
-    fn names_that_no_executor_tells_any_more_are_forgotten() {
-        let mut state = pool();
-        for number in 0..1_000 {
-            learn(&mut state, number % EXECUTORS, &page(number));
-        }
-        // Two places of each executor, and the parts of one content.
-        assert_eq!(state.places.count(), EXECUTORS * 2);
-        assert_eq!(state.models.parts(), 10);
-    }
-
-    #[test]
-    fn an_executor_that_leaves_is_forgotten_and_its_last_page_does_not_count() {
-        let mut state = pool();
-        learn(&mut state, 0, &page(0));
-        learn(&mut state, 1, &page(1));
-        state.executors[0].delist();
-        learn(&mut state, 0, &page(2));
-        let known = &state.executors[0];
-        assert_eq!((&known.uuid, known.links.len()), (&None, 0));
-        learn(&mut state, 1, &page(3));
-        assert_eq!(state.places.count(), 2);
-    }
-
-    #[test]
-    fn links_lead_to_the_first_executor_of_a_gpu() {
-        let mut state = pool();
-        for gpu in 0..EXECUTORS {
-            let number = if gpu == 3 { 0 } else { gpu };
-            learn(&mut state, gpu, &page(number));
-        }
-        let expected: Vec<_> = (0..EXECUTORS as u32)
-            .map(|gpu| (GpuId(gpu), vec![(GpuId(0), 1)]))
-            .collect();
-        assert_eq!(state.links(), expected);
+        let all = page("x", &whole(9, "c", PARTS_OF_MODEL).join(","));
+        let error = tell(&mut state, &executor, &all).unwrap_err();
+        assert!(error.contains("more parts than 131072"), "{error}");
+        let eight = whole(8, "c", PARTS_OF_MODEL);
+        tell(&mut state, &executor, &page("x", &eight.join(","))).unwrap();
+        // The record keeps the parts of contents that are replaced.
+        let mut replaced = whole(8, "d", 1);
+        replaced.push(model("m8", "d", PARTS_OF_MODEL));
+        let error = tell(&mut state, &executor, &page("x", &replaced.join(","))).unwrap_err();
+        assert!(
+            error.contains("have 147456 parts, expected 131072"),
+            "{error}"
+        );
     }
 }

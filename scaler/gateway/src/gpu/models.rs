@@ -1,29 +1,37 @@
-//! Numbers of models and of their parts, by name and by content.
+//! Numbers of models by name, and their contents.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
-use tetris_scaler_dispatch::gpu::{GpuModel, GpuScheduler, ModelId, ObjectId, Part};
+use tetris_scaler_dispatch::gpu::{GpuId, GpuModel, GpuScheduler, ModelId, Part};
 
-use super::status::PartStatus;
+use super::limits::PARTS_OF_POOL;
 
-/// Numbers of models, which stay the same for the life of the pool, and of their parts.
+/// Models of the functions of a pool. Their numbers stay the same for its life. A content is forgotten once no executor
+/// tells it.
 #[derive(Debug, Default)]
 pub(super) struct Models {
     all: Vec<Known>,
     by_name: HashMap<String, ModelId>,
-    /// Numbers of the parts of all models, by content.
-    objects: HashMap<String, ObjectId>,
-    /// Number of the next part that was not seen before.
-    next_object: u64,
+    /// Number of parts of all contents.
+    parts: usize,
 }
 
 /// A model by its name at the executors.
 #[derive(Debug)]
 struct Known {
     name: String,
-    /// Identity of its content, once an executor told it.
-    content: Option<String>,
+    content: Option<Content>,
     times: Times,
+}
+
+/// Content of a model, which an executor has told.
+#[derive(Debug)]
+struct Content {
+    identity: Box<str>,
+    /// Number of its parts.
+    parts: usize,
+    /// Executors whose last page had it.
+    told_by: BTreeSet<GpuId>,
 }
 
 /// Times of a model's inference, in microseconds.
@@ -70,7 +78,7 @@ impl Models {
     }
 
     /// Numbers of all models.
-    pub(super) fn ids(&self) -> impl Iterator<Item = ModelId> {
+    pub(super) fn ids(&self) -> impl Iterator<Item = ModelId> + use<> {
         (0..self.all.len() as u32).map(ModelId)
     }
 
@@ -80,54 +88,69 @@ impl Models {
     }
 
     /// Returns true if the parts of the model with this content are not known.
-    pub(super) fn is_new(&self, id: ModelId, content: &str) -> bool {
+    pub(super) fn is_new(&self, id: ModelId, identity: &str) -> bool {
         let known = self.all.get(id.0 as usize);
-        known.is_some_and(|known| known.content.as_deref() != Some(content))
+        known.is_some_and(|known| {
+            let content = known.content.as_ref();
+            content.is_none_or(|content| *content.identity != *identity)
+        })
     }
 
-    /// Notes the content of a model.
+    /// Notes that an executor tells a content whose parts are known.
+    pub(super) fn tell(&mut self, id: ModelId, gpu: GpuId) {
+        let known = self.all.get_mut(id.0 as usize);
+        if let Some(content) = known.and_then(|known| known.content.as_mut()) {
+            content.told_by.insert(gpu);
+        }
+    }
+
+    /// Takes a new content of a model, which an executor tells.
+    ///
+    /// # Errors
+    ///
+    /// The limit on parts of a pool, as a text. The model keeps its content.
     pub(super) fn learn(
         &mut self,
         scheduler: &mut GpuScheduler,
-        id: ModelId,
-        content: &str,
-        parts: &[PartStatus],
-    ) {
+        (id, gpu): (ModelId, GpuId),
+        identity: &str,
+        parts: Vec<Part>,
+    ) -> Result<(), String> {
+        let Some(known) = self.all.get_mut(id.0 as usize) else {
+            return Ok(());
+        };
+        let before = known.content.as_ref().map_or(0, |content| content.parts);
+        let others = self.parts.saturating_sub(before);
+        let all = others.saturating_add(parts.len());
+        if all > PARTS_OF_POOL {
+            return Err(format!(
+                "model `{}`: {} parts make {all} in the pool, expected {PARTS_OF_POOL} at most",
+                known.name,
+                parts.len()
+            ));
+        }
+        self.parts = all;
+        known.content = Some(Content {
+            identity: identity.into(),
+            parts: parts.len(),
+            told_by: BTreeSet::from([gpu]),
+        });
+        scheduler.set_model(id, of(parts, known.times));
+        Ok(())
+    }
+
+    /// Notes that an executor does not tell the content of a model any more.
+    pub(super) fn untell(&mut self, scheduler: &mut GpuScheduler, id: ModelId, gpu: GpuId) {
         let Some(known) = self.all.get_mut(id.0 as usize) else {
             return;
         };
-        known.content = Some(content.to_owned());
-        let mut of_model: Vec<Part> = Vec::with_capacity(parts.len());
-        for part in parts {
-            let next = &mut self.next_object;
-            let object = *self.objects.entry(part.id.clone()).or_insert_with(|| {
-                let object = ObjectId(*next);
-                *next = next.saturating_add(1);
-                object
-            });
-            let bytes = part.bytes;
-            of_model.push(Part { object, bytes });
-        }
-        of_model.sort_unstable_by_key(|part| part.object);
-        of_model.dedup_by_key(|part| part.object);
-        scheduler.set_model(id, of(of_model, known.times));
-        self.forget_parts(scheduler);
-    }
-
-    /// Number of parts that are known.
-    #[cfg(test)]
-    pub(super) fn parts(&self) -> usize {
-        self.objects.len()
-    }
-
-    /// Forgets the parts that no model has any more.
-    fn forget_parts(&mut self, scheduler: &GpuScheduler) {
-        let models = self.ids().filter_map(|id| scheduler.model(id));
-        let used: HashSet<ObjectId> = models
-            .flat_map(|model| model.parts.iter().map(|part| part.object))
-            .collect();
-        if used.len() < self.objects.len() {
-            self.objects.retain(|_, object| used.contains(object));
+        let Some(content) = &mut known.content else {
+            return;
+        };
+        if content.told_by.remove(&gpu) && content.told_by.is_empty() {
+            self.parts = self.parts.saturating_sub(content.parts);
+            known.content = None;
+            scheduler.set_model(id, of(Vec::new(), known.times));
         }
     }
 }
@@ -138,5 +161,52 @@ const fn of(parts: Vec<Part>, times: Times) -> GpuModel {
         setup_us: 0,
         infer_us: times.infer_us,
         after_load_us: times.after_load_us,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tetris_scaler_dispatch::gpu::{GpuPolicy, ObjectId, Topology};
+
+    use super::super::limits::PARTS_OF_MODEL;
+    use super::*;
+
+    #[test]
+    fn contents_above_the_limit_of_the_pool_are_refused_until_others_are_forgotten() {
+        let mut scheduler = GpuScheduler::new(GpuPolicy::LALB, Topology::default(), Vec::new());
+        let mut models = Models::default();
+        let times = Times {
+            infer_us: 1,
+            after_load_us: 1,
+        };
+        let parts = || {
+            let objects = (0..PARTS_OF_MODEL as u64).map(ObjectId);
+            objects.map(|object| Part { object, bytes: 1 }).collect()
+        };
+        let fit = PARTS_OF_POOL / PARTS_OF_MODEL;
+        let ids: Vec<ModelId> = (0..=fit)
+            .map(|number| models.number(&mut scheduler, &number.to_string(), times))
+            .collect();
+        let (last, others) = ids.split_last().unwrap();
+        for &id in others {
+            let from = (id, GpuId(0));
+            models
+                .learn(&mut scheduler, from, "content", parts())
+                .unwrap();
+            // Its own parts count once.
+            models
+                .learn(&mut scheduler, from, "another", parts())
+                .unwrap();
+        }
+        let from = (*last, GpuId(1));
+        let error = models.learn(&mut scheduler, from, "c", parts());
+        let error = error.unwrap_err();
+        assert!(
+            error.contains("make 1064960 in the pool, expected 1048576"),
+            "{error}"
+        );
+        models.untell(&mut scheduler, ids[0], GpuId(0));
+        models.learn(&mut scheduler, from, "c", parts()).unwrap();
+        assert!(models.is_new(ids[0], "another"));
     }
 }

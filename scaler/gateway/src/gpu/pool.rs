@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tetris_scaler_dispatch::gpu::{GpuId, GpuPolicy, ModelId};
 
+use super::client::PageMemory;
 use super::executor::ExecutorAddresses;
 use super::grant::{GpuGrant, Request};
 use super::models::Times;
@@ -24,8 +25,14 @@ pub(crate) struct GpuPool {
 
 impl GpuPool {
     /// Creates a pool without executors, and starts its timer in the current runtime.
-    pub(crate) fn new(name: &str, policy: GpuPolicy, queue: usize, poll: Duration) -> Arc<Self> {
-        let shared = SharedPool::new(State::new(policy, queue));
+    pub(crate) fn new(
+        name: &str,
+        policy: GpuPolicy,
+        queue: usize,
+        poll: Duration,
+        pages: PageMemory,
+    ) -> Arc<Self> {
+        let shared = SharedPool::new(State::new(policy, queue), pages);
         shared.runtime.spawn(timer::run(Arc::downgrade(&shared)));
         Arc::new(Self {
             name: name.to_owned(),
@@ -40,18 +47,15 @@ impl GpuPool {
         let gone: Vec<GpuId> = state
             .executors
             .iter()
-            .filter(|known| known.listed && !addresses.contains(&known.executor.addresses))
-            .map(|known| known.executor.gpu)
+            .filter(|(_, known)| known.listed && !addresses.contains(&known.executor.addresses))
+            .map(|(&gpu, _)| gpu)
             .collect();
         for gpu in gone {
-            state.lost(gpu, "the configuration does not have it any more");
-            if let Some(known) = state.executors.get_mut(gpu.0 as usize) {
-                known.delist();
-            }
+            state.leave(gpu);
         }
         for executor in addresses {
-            let mut known = state.executors.iter();
-            if known.any(|one| one.listed && one.executor.addresses == *executor) {
+            let mut all = state.executors.values();
+            if all.any(|known| known.listed && known.executor.addresses == *executor) {
                 continue;
             }
             let executor = state.add(executor.clone());
@@ -69,7 +73,7 @@ impl GpuPool {
             models, scheduler, ..
         } = &mut *state;
         let id = models.number(scheduler, name, times);
-        for known in &mut state.executors {
+        for known in state.executors.values_mut() {
             known.needs_parts = true;
             known.executor.changed.notify_one();
         }
@@ -107,7 +111,9 @@ impl GpuPool {
     /// Numbers for metrics.
     pub(crate) fn report(&self) -> PoolReport {
         let state = self.shared.lock();
-        let listed = state.executors.iter().filter(|known| known.listed).count();
+        let listed = || state.executors.values().filter(|known| known.listed);
+        let unusable = listed().filter(|known| known.is_unusable).count();
+        let listed = listed().count();
         let available = state.available();
         PoolReport {
             name: self.name.clone(),
@@ -115,6 +121,7 @@ impl GpuPool {
             waiting: state.scheduler.waiting(),
             available,
             lost: listed.saturating_sub(available),
+            unusable,
         }
     }
 }

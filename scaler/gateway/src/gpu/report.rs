@@ -17,6 +17,8 @@ pub struct Totals {
     pub given_back: u64,
     /// Executors that ceased to answer.
     pub lost: u64,
+    /// Pages of executors that were above a limit or could not be read.
+    pub refused_pages: u64,
 }
 
 /// State of a pool at a moment.
@@ -32,4 +34,6 @@ pub struct PoolReport {
     pub available: usize,
     /// Number of executors that do not.
     pub lost: usize,
+    /// Number of those whose last page was refused.
+    pub unusable: usize,
 }

@@ -8,7 +8,8 @@ use tetris_scaler_dispatch::{Outcome, RequestId};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
-use super::client;
+use super::client::{self, PageMemory};
+use super::executor::Executor;
 use super::learn::Question;
 use super::state::{Answer, GivenBack, State, Unload};
 use super::status::GpuStatus;
@@ -24,16 +25,19 @@ pub(super) struct SharedPool {
     pub changed: Arc<Notify>,
     /// Runtime of the pool's tasks.
     pub runtime: Handle,
+    /// Memory for pages.
+    pub pages: PageMemory,
 }
 
 impl SharedPool {
     /// Shares a state in the current runtime.
-    pub(super) fn new(state: State) -> Arc<Self> {
+    pub(super) fn new(state: State, pages: PageMemory) -> Arc<Self> {
         Arc::new(Self {
             clock: Clock::start(),
             state: Mutex::new(state),
             changed: Arc::default(),
             runtime: Handle::current(),
+            pages,
         })
     }
 
@@ -76,22 +80,59 @@ impl SharedPool {
     }
 
     /// Notes that an executor does not answer.
-    pub(super) fn lost(&self, gpu: GpuId, reason: &str) {
+    pub(super) fn lost(&self, executor: &Arc<Executor>, reason: &str) {
         let now_us = self.now_us();
         let mut state = self.lock();
-        state.lost(gpu, reason);
-        state.pump(now_us);
+        if state.has(executor) {
+            state.lost(executor.gpu, reason);
+            state.pump(now_us);
+        }
     }
 
     /// Question for an executor's next page, if the configuration still has it.
-    pub(super) fn question(&self, gpu: GpuId) -> Option<Question> {
-        self.lock().question(gpu)
+    pub(super) fn question(&self, executor: &Arc<Executor>) -> Option<Question> {
+        self.lock().question(executor)
     }
 
-    /// Takes a page.
-    pub(super) fn learn(&self, gpu: GpuId, question: Question, status: &GpuStatus) {
-        let orders = self.lock().learn(self.now_us(), gpu, question, status);
+    /// Notes that an executor's page is above a limit or cannot be read.
+    pub(super) fn refuse(&self, executor: &Arc<Executor>, reason: &str) {
+        let now_us = self.now_us();
+        let mut state = self.lock();
+        if state.has(executor) {
+            state.refuse(now_us, executor.gpu, reason);
+            state.pump(now_us);
+        }
+    }
+
+    /// Takes a page. Returns true if a model is on its way to the GPU.
+    pub(super) fn learn(&self, executor: &Arc<Executor>, question: Question, page: &[u8]) -> bool {
+        match self.try_learn(executor, question, page) {
+            Ok(loads) => loads,
+            Err(reason) => {
+                self.refuse(executor, &reason);
+                false
+            }
+        }
+    }
+
+    fn try_learn(
+        &self,
+        executor: &Arc<Executor>,
+        question: Question,
+        page: &[u8],
+    ) -> Result<bool, String> {
+        let status = GpuStatus::parse(page)?;
+        // Their parts are read without the lock.
+        let (new, numbers) = self.lock().new_models(&status);
+        let contents = numbers.read(&new)?;
+        let mut state = self.lock();
+        if !state.has(executor) {
+            return Ok(false);
+        }
+        let orders = state.learn(self.now_us(), executor.gpu, question, &status, contents)?;
+        drop(state);
         self.unload(orders);
+        Ok(status.loads())
     }
 
     /// Sends orders that nobody waits for. One that is lost is given again with the next page.

@@ -1,6 +1,6 @@
 //! State of a pool behind its lock: the scheduler, the requests and the executors.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tetris_scaler_dispatch::gpu::{
@@ -9,8 +9,11 @@ use tetris_scaler_dispatch::gpu::{
 use tetris_scaler_dispatch::{Outcome, Rejection, RequestId};
 use tokio::sync::oneshot;
 
+use super::contents::PartNumbers;
 use super::executor::{Executor, ExecutorAddresses};
+use super::learn::Device;
 use super::models::Models;
+use super::places::Places;
 use super::report::Totals;
 use crate::refusal::Refusal;
 
@@ -65,72 +68,35 @@ pub(super) struct Known {
     pub changes: u64,
     /// Request whose orders it was not yet seen to take. Meanwhile no page tells what is in the memory.
     pub orders_for: Option<RequestId>,
-    pub uuid: Option<String>,
-    pub bytes_per_s: Option<u64>,
-    pub links: Vec<(String, u64)>,
-    /// Names of its node and switch.
-    pub places: [String; 2],
+    /// Facts of its last page.
+    pub device: Option<Device>,
     /// True if the next page must have the parts of models.
     pub needs_parts: bool,
     /// False if the configuration does not have it any more.
     pub listed: bool,
+    /// True if its last page was refused.
+    pub is_unusable: bool,
     /// Number of failures in a row.
     pub failures: u32,
     /// Time before which it gets nothing, in microseconds.
     pub pause_until_us: u64,
 }
 
-/// Numbers of nodes and switches by name.
-#[derive(Debug, Default)]
-pub(super) struct Places {
-    by_name: HashMap<String, u32>,
-    next: u32,
-}
-
-impl Places {
-    /// Number of the place with this name, a new one if it is not known.
-    pub(super) fn number(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.by_name.get(name) {
-            return *number;
-        }
-        let number = self.next;
-        self.next = self.next.wrapping_add(1);
-        self.by_name.insert(name.to_owned(), number);
-        number
-    }
-
-    /// Number of places that are known.
-    #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
-        self.by_name.len()
-    }
-
-    /// Forgets all other places.
-    pub(super) fn keep<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
-        let names: HashSet<&String> = names.collect();
-        self.by_name.retain(|name, _| names.contains(name));
-    }
-}
-
-impl Known {
-    /// Forgets all that the executor told: the configuration does not have it any more.
-    pub(super) fn delist(&mut self) {
-        self.listed = false;
-        self.uuid = None;
-        self.bytes_per_s = None;
-        self.links = Vec::new();
-        self.places = Default::default();
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct State {
     pub scheduler: GpuScheduler,
-    pub executors: Vec<Known>,
+    /// Executors by their GPU: those of the configuration, and those that have left it and still have a request.
+    pub executors: BTreeMap<GpuId, Known>,
+    /// Executors that have left the configuration.
+    leaving: Vec<GpuId>,
+    /// Numbers of GPUs without an executor.
+    free: Vec<GpuId>,
     pub models: Models,
+    pub part_numbers: PartNumbers,
     pub totals: Totals,
     /// Maximum number of waiting requests.
     pub queue: usize,
+    /// Numbers of nodes and switches by name.
     pub places: Places,
     requests: HashMap<RequestId, Held>,
     numbers: u64,
@@ -140,8 +106,11 @@ impl State {
     pub(super) fn new(policy: GpuPolicy, queue: usize) -> Self {
         Self {
             scheduler: GpuScheduler::new(policy, Topology::default(), Vec::new()),
-            executors: Vec::new(),
+            executors: BTreeMap::new(),
+            leaving: Vec::new(),
+            free: Vec::new(),
             models: Models::default(),
+            part_numbers: PartNumbers::default(),
             totals: Totals::default(),
             queue,
             places: Places::default(),
@@ -152,26 +121,56 @@ impl State {
 
     /// Adds an executor, which gets nothing before its first page.
     pub(super) fn add(&mut self, addresses: ExecutorAddresses) -> Arc<Executor> {
-        let gpu = self.scheduler.add_gpu(Gpu {
+        let empty = Gpu {
             memory_bytes: 0,
             node: 0,
             switch: 0,
-        });
+        };
+        let gpu = self
+            .free
+            .pop()
+            .unwrap_or_else(|| self.scheduler.add_gpu(empty));
         let executor = Arc::new(Executor::new(gpu, addresses));
-        self.executors.push(Known {
+        let known = Known {
             executor: Arc::clone(&executor),
             changes: 0,
             orders_for: None,
-            uuid: None,
-            bytes_per_s: None,
-            links: Vec::new(),
-            places: Default::default(),
+            device: None,
             needs_parts: true,
             listed: true,
+            is_unusable: false,
             failures: 0,
             pause_until_us: 0,
-        });
+        };
+        self.executors.insert(gpu, known);
         executor
+    }
+
+    /// Drops an executor that has left the configuration, with all that it has told; the rest of it once its request has ended.
+    pub(super) fn leave(&mut self, gpu: GpuId) {
+        self.lost(gpu, "the configuration does not have it any more");
+        self.forget(gpu);
+        if let Some(known) = self.executors.get_mut(&gpu) {
+            known.listed = false;
+            self.leaving.push(gpu);
+        }
+    }
+
+    fn drop_left(&mut self) {
+        for gpu in std::mem::take(&mut self.leaving) {
+            if self.scheduler.forget_gpu(gpu) {
+                self.executors.remove(&gpu);
+                self.free.push(gpu);
+            } else {
+                self.leaving.push(gpu);
+            }
+        }
+    }
+
+    /// Returns true if the configuration has this executor.
+    pub(super) fn has(&self, executor: &Arc<Executor>) -> bool {
+        let known = self.executors.get(&executor.gpu);
+        known.is_some_and(|known| known.listed && Arc::ptr_eq(&known.executor, executor))
     }
 
     pub(super) fn offer(
@@ -209,7 +208,7 @@ impl State {
 
     /// Refuses a model that no executor has. Without an executor that answers, requests wait for one.
     fn check_served(&self, model: ModelId) -> Result<(), Refusal> {
-        let available = self.executors.iter().map(|known| known.executor.gpu);
+        let available = self.executors.keys().copied();
         let mut available = available.filter(|&gpu| self.scheduler.is_available(gpu));
         let executors = available.clone().count();
         if executors == 0 || available.any(|gpu| self.scheduler.serves(gpu, model)) {
@@ -241,6 +240,7 @@ impl State {
         while let Some(assignment) = self.scheduler.dispatch(now_us) {
             self.give(now_us, &assignment);
         }
+        self.drop_left();
     }
 
     fn give(&mut self, now_us: u64, assignment: &Assignment) {
@@ -251,7 +251,7 @@ impl State {
             load: self.load(assignment),
         });
         if assignment.load.is_some()
-            && let Some(known) = self.executors.get_mut(gpu.0 as usize)
+            && let Some(known) = self.executors.get_mut(&gpu)
         {
             known.orders_for = Some(id);
         }
@@ -274,7 +274,7 @@ impl State {
             return None;
         };
         self.totals.loads += 1;
-        self.totals.load_bytes += load.bytes;
+        self.totals.load_bytes = self.totals.load_bytes.saturating_add(load.bytes);
         self.totals.evictions += load.evicted.len() as u64;
         let evicted = load.evicted.iter();
         Some(LoadOrder {
@@ -285,7 +285,7 @@ impl State {
 
     /// Notes that an executor has taken the orders for its request.
     pub(super) fn ordered(&mut self, gpu: GpuId) {
-        if let Some(known) = self.executors.get_mut(gpu.0 as usize) {
+        if let Some(known) = self.executors.get_mut(&gpu) {
             known.orders_for = None;
         }
         self.changed(gpu);
@@ -293,7 +293,7 @@ impl State {
 
     /// Returns true if the executor may not have taken the orders for its request.
     pub(super) fn has_orders(&self, gpu: GpuId) -> bool {
-        let known = self.executors.get(gpu.0 as usize);
+        let known = self.executors.get(&gpu);
         let orders_for = known.and_then(|known| known.orders_for);
         let running = self.scheduler.running(gpu).map(|request| request.id);
         orders_for.is_some() && orders_for == running
@@ -301,7 +301,7 @@ impl State {
 
     /// Notes a change of a GPU by the gateway, and asks for its page.
     fn changed(&mut self, gpu: GpuId) -> Option<Arc<Executor>> {
-        let known = self.executors.get_mut(gpu.0 as usize)?;
+        let known = self.executors.get_mut(&gpu)?;
         known.changes = known.changes.wrapping_add(1);
         known.executor.changed.notify_one();
         Some(Arc::clone(&known.executor))
@@ -380,14 +380,31 @@ impl State {
         }
     }
 
+    /// Notes that a page of an executor is above a limit or cannot be read. Pages are asked for still; one that is within the
+    /// limits ends that after a pause.
+    pub(super) fn refuse(&mut self, now_us: u64, gpu: GpuId, reason: &str) {
+        self.totals.refused_pages += 1;
+        self.forget(gpu);
+        self.scheduler.suspend_gpu(gpu);
+        let Some(known) = self.executors.get_mut(&gpu) else {
+            return;
+        };
+        known.changes = known.changes.wrapping_add(1);
+        known.pause_until_us = now_us.saturating_add(PAUSE_US);
+        if !std::mem::replace(&mut known.is_unusable, true) {
+            let executor = known.executor.endpoint.address;
+            tracing::warn!(%executor, reason, "executor not usable: its page is refused; its waiting requests go to other GPUs");
+        }
+    }
+
     fn succeeded(&mut self, gpu: GpuId) {
-        if let Some(known) = self.executors.get_mut(gpu.0 as usize) {
+        if let Some(known) = self.executors.get_mut(&gpu) {
             known.failures = 0;
         }
     }
 
     fn failed(&mut self, now_us: u64, gpu: GpuId, reason: &str) {
-        let Some(known) = self.executors.get_mut(gpu.0 as usize) else {
+        let Some(known) = self.executors.get_mut(&gpu) else {
             return;
         };
         known.failures = known.failures.saturating_add(1);
@@ -428,7 +445,7 @@ impl State {
 
     /// Number of executors that get requests.
     pub(super) fn available(&self) -> usize {
-        let gpus = self.executors.iter().map(|known| known.executor.gpu);
+        let gpus = self.executors.keys().copied();
         gpus.filter(|&gpu| self.scheduler.is_available(gpu)).count()
     }
 }

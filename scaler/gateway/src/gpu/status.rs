@@ -1,77 +1,106 @@
 //! The page `GET /v2/gpu` of an executor.
+//!
+//! **Guarantees.** A page is read where it is: names are not copied, and parts only of one model at a time. So reading takes
+//! less than 3 MiB beside the page, whatever it has.
 
-use std::fmt;
-use std::marker::PhantomData;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use super::limits::{LINKS, MODELS, PART_NAME, PARTS_OF_MODEL, SIZE};
+use super::text;
+pub use super::text::{Entry, List, Name};
 
-/// Largest number of parts of one model: the limit of the node's mirror for the objects of a model.
-const MAX_PARTS: usize = 16_384;
-/// Largest number of models of an executor.
-const MAX_MODELS: usize = 4_096;
-/// Largest number of links of a GPU. A machine has 16 GPUs at most, each with a link to each other.
-const MAX_LINKS: usize = 256;
-/// Longest name or identity, in bytes. Digests have 64, and names of models by their files 200.
-const MAX_NAME: usize = 512;
 /// Number of characters of a page that a message repeats.
 const MAX_SHOWN: usize = 256;
 
 /// State of an executor and its GPU. Unknown fields are ignored.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
-pub struct GpuStatus {
+pub struct GpuStatus<'a> {
     /// UUID of the GPU.
-    #[serde(deserialize_with = "name")]
-    pub uuid: String,
+    #[serde(borrow)]
+    pub uuid: Name<'a>,
     /// Node of the GPU.
-    #[serde(default, deserialize_with = "name")]
-    pub node: String,
+    #[serde(borrow, default)]
+    pub node: Name<'a>,
     /// Device memory for weights, in bytes.
     pub capacity_bytes: u64,
     /// Measured bandwidth from the host, in bytes per second; `None` until it was measured.
     #[serde(default)]
     pub bytes_per_second: Option<u64>,
     /// Switch between GPU and host, within the node; `None` for one of its own.
-    #[serde(default, deserialize_with = "optional_name")]
-    pub switch: Option<String>,
+    #[serde(borrow, default)]
+    pub switch: Option<Name<'a>>,
     /// Links to other GPUs.
-    #[serde(default, deserialize_with = "at_most::<_, _, MAX_LINKS>")]
-    pub links: Vec<LinkStatus>,
+    #[serde(borrow, default)]
+    pub links: List<LinkStatus<'a>, LINKS>,
     /// Models that the executor serves.
-    #[serde(deserialize_with = "at_most::<_, _, MAX_MODELS>")]
-    pub models: Vec<ModelStatus>,
+    #[serde(borrow)]
+    pub models: List<ModelStatus<'a>, MODELS>,
 }
 
 /// A link from the GPU to another.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
-pub struct LinkStatus {
+pub struct LinkStatus<'a> {
     /// UUID of the other GPU.
-    #[serde(deserialize_with = "name")]
-    pub to: String,
+    #[serde(borrow)]
+    pub to: Name<'a>,
     /// Bandwidth in bytes per second.
     pub bytes_per_second: u64,
 }
 
+impl Entry for LinkStatus<'_> {
+    const SEVERAL: &'static str = "links";
+}
+
 /// A model that an executor serves.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
-pub struct ModelStatus {
+pub struct ModelStatus<'a> {
     /// Name in the protocol.
-    #[serde(deserialize_with = "name")]
-    pub name: String,
+    #[serde(borrow)]
+    pub name: Name<'a>,
     /// Identity of its content.
-    #[serde(deserialize_with = "name")]
-    pub model: String,
+    #[serde(borrow)]
+    pub model: Name<'a>,
     /// Place of its weights.
     pub state: Residency,
     /// True if the executor keeps it on the GPU, until it is told to unload it.
     #[serde(default = "yes")]
     pub held: bool,
-    /// Parts by content. Left out with `?parts=false`.
-    #[serde(default, deserialize_with = "parts")]
-    pub parts: Option<Vec<PartStatus>>,
+    /// Parts by content, not read yet. Left out with `?parts=false`.
+    #[serde(borrow, default)]
+    parts: Option<&'a RawValue>,
+}
+
+impl Entry for ModelStatus<'_> {
+    const SEVERAL: &'static str = "models";
+}
+
+impl<'a> ModelStatus<'a> {
+    /// Reads the parts of the model, if the page has them.
+    ///
+    /// # Errors
+    ///
+    /// The field that is wrong, as a text.
+    pub fn parts(&self) -> Result<Option<List<PartStatus<'a>, PARTS_OF_MODEL>>, String> {
+        let wrong =
+            |error: &dyn std::fmt::Display| shown(&format!("model `{}`: {error}", &*self.name));
+        let Some(parts) = self.parts else {
+            return Ok(None);
+        };
+        let parts: Option<List<PartStatus<'a>, PARTS_OF_MODEL>> =
+            serde_json::from_str(parts.get()).map_err(|error| wrong(&error))?;
+        let bytes = parts.iter().flat_map(|parts| parts.iter());
+        let bytes = bytes.fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
+        if bytes > SIZE {
+            return Err(wrong(&format_args!(
+                "{bytes} bytes, expected {SIZE} at most"
+            )));
+        }
+        Ok(parts)
+    }
 }
 
 /// Place of a model's weights.
@@ -90,92 +119,50 @@ pub enum Residency {
 /// A part of a model's weights.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
-pub struct PartStatus {
+pub struct PartStatus<'a> {
     /// Identity of its content: equal identities are equal bytes.
-    #[serde(deserialize_with = "name")]
-    pub id: String,
+    #[serde(borrow)]
+    pub id: Name<'a, PART_NAME>,
     /// Number of bytes on the GPU.
     pub bytes: u64,
+}
+
+impl Entry for PartStatus<'_> {
+    const SEVERAL: &'static str = "parts";
 }
 
 const fn yes() -> bool {
     true
 }
 
-impl GpuStatus {
+impl<'a> GpuStatus<'a> {
     /// Reads a page.
     ///
     /// # Errors
     ///
-    /// The field that is wrong, as a text.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(text).map_err(|error| shown(&error.to_string()))
+    /// The field that is wrong or above its limit, as a text.
+    pub fn parse(page: &'a [u8]) -> Result<Self, String> {
+        text::check(page)?;
+        let status: Self =
+            serde_json::from_slice(page).map_err(|error| shown(&error.to_string()))?;
+        if status.capacity_bytes > SIZE {
+            let found = status.capacity_bytes;
+            return Err(format!(
+                "`capacity_bytes` is {found}, expected {SIZE} at most"
+            ));
+        }
+        Ok(status)
     }
 
     /// Returns true if a model is on its way to the GPU.
     pub(super) fn loads(&self) -> bool {
         let mut models = self.models.iter();
-        models.any(|one| one.state == Residency::Loading)
-    }
-}
-
-/// Reads a name of a bounded length.
-fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    if name.len() <= MAX_NAME {
-        return Ok(name);
-    }
-    let found = name.len();
-    let problem = format_args!("found a name of {found} bytes, expected {MAX_NAME} at most");
-    Err(Error::custom(problem))
-}
-
-fn optional_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let named = Option::<Named>::deserialize(deserializer)?;
-    Ok(named.map(|named| named.0))
-}
-
-#[derive(Deserialize)]
-struct Named(#[serde(deserialize_with = "name")] String);
-
-fn parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<PartStatus>>, D::Error> {
-    let parts = Option::<Parts>::deserialize(deserializer)?;
-    Ok(parts.map(|parts| parts.0))
-}
-
-#[derive(Deserialize)]
-struct Parts(#[serde(deserialize_with = "at_most::<_, _, MAX_PARTS>")] Vec<PartStatus>);
-
-/// Reads a list, and stops at the first element beyond the limit.
-fn at_most<'de, D: Deserializer<'de>, T: DeserializeOwned, const MOST: usize>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    deserializer.deserialize_seq(AtMost::<T, MOST>(PhantomData))
-}
-
-struct AtMost<T, const MOST: usize>(PhantomData<T>);
-
-impl<'de, T: DeserializeOwned, const MOST: usize> Visitor<'de> for AtMost<T, MOST> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "a list of at most {MOST} elements")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
-        let mut list = Vec::new();
-        while let Some(element) = elements.next_element()? {
-            if list.len() >= MOST {
-                return Err(Error::invalid_length(MOST.saturating_add(1), &self));
-            }
-            list.push(element);
-        }
-        Ok(list)
+        models.any(|model| model.state == Residency::Loading)
     }
 }
 
 /// The beginning of an executor's text, for a log.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let visible = |letter: char| {
         if letter.is_control() {
             '\u{fffd}'
@@ -188,6 +175,7 @@ fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::{NAME, PAGE, PAGE_WITH_PARTS, PARTS, RUN};
     use super::*;
 
     #[test]
@@ -203,52 +191,82 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_a_need_or_beyond_the_limits_is_refused() {
+    fn a_page_without_a_need_is_refused() {
         assert!(GpuStatus::parse(b"{}").unwrap_err().contains("uuid"));
-        let part = r#"{"id": "x", "bytes": 1}"#;
-        let parts = vec![part; MAX_PARTS + 1].join(",");
-        let page = format!(
-            r#"{{"uuid": "u", "capacity_bytes": 1, "models":
-                [{{"name": "a", "model": "c", "state": "absent", "parts": [{parts}]}}]}}"#
-        );
-        let error = GpuStatus::parse(page.as_bytes()).unwrap_err();
-        assert!(
-            error.contains("expected a list of at most 16384 elements"),
-            "{error}"
-        );
-        let model = r#"{"name": "a", "model": "c", "state": "absent"}"#;
-        let link = r#"{"to": "u", "bytes_per_second": 1}"#;
-        let page = |uuid: &str, models: &[&str], links: &[&str]| {
-            let page = format!(
-                r#"{{"uuid": "{uuid}", "capacity_bytes": 1, "models": [{}], "links": [{}]}}"#,
-                models.join(","),
-                links.join(",")
-            );
-            GpuStatus::parse(page.as_bytes())
-        };
-        assert!(page("u", &vec![model; MAX_MODELS], &[link; MAX_LINKS]).is_ok());
-        assert!(page(&"u".repeat(MAX_NAME), &[], &[]).is_ok());
-        for (refused, says) in [
-            (
-                page("u", &vec![model; MAX_MODELS + 1], &[]),
-                "at most 4096 elements",
-            ),
-            (
-                page("u", &[], &[link; MAX_LINKS + 1]),
-                "at most 256 elements",
-            ),
-            (
-                page(&"u".repeat(MAX_NAME + 1), &[], &[]),
-                "a name of 513 bytes, expected 512",
-            ),
+    }
+
+    fn page(head: &str, models: &str) -> String {
+        format!(r#"{{"uuid": "u", "capacity_bytes": 1, {head} "models": [{models}]}}"#)
+    }
+
+    fn model(parts: &str) -> String {
+        format!(r#"{{"name": "a", "model": "c", "state": "absent", "parts": {parts}}}"#)
+    }
+
+    #[test]
+    fn a_page_above_a_limit_is_refused_at_the_limit() {
+        let link = r#"{"to": "x", "bytes_per_second": 1}"#;
+        let links = |count| format!(r#""links": [{}],"#, vec![link; count].join(","));
+        let models = |count| vec![model("null"); count].join(",");
+        let long = |bytes| format!(r#""node": "{}","#, "n".repeat(bytes));
+        let large = page("", "").replace(": 1,", &format!(": {},", SIZE + 1));
+        GpuStatus::parse(page(&links(LINKS), &models(MODELS)).as_bytes()).unwrap();
+        GpuStatus::parse(page(&long(NAME), "").as_bytes()).unwrap();
+        for (page, says) in [
+            (page(&links(LINKS + 1), ""), "more links than 256"),
+            (page("", &models(MODELS + 1)), "more models than 4096"),
+            (page(&long(NAME + 1), ""), "a name of 257 bytes"),
+            (large, "`capacity_bytes` is 281474976710657"),
+            (page(&long(RUN + 1), ""), "longer than 1536 bytes"),
         ] {
-            let error = refused.unwrap_err();
+            let error = GpuStatus::parse(page.as_bytes()).unwrap_err();
             assert!(error.contains(says), "{error}");
         }
-        let long = format!(
-            r#"{{"to": "{}", "bytes_per_second": 1}}"#,
-            "u".repeat(MAX_NAME + 1)
+    }
+
+    #[test]
+    fn parts_above_a_limit_are_refused_at_the_limit() {
+        let part = |bytes: u64| format!(r#"{{"id": "x", "bytes": {bytes}}}"#);
+        let parts = |count| format!("[{}]", vec![part(1); count].join(","));
+        let read = |parts: &str| {
+            let page = page("", &model(parts));
+            let status = GpuStatus::parse(page.as_bytes()).unwrap();
+            status.models[0]
+                .parts()
+                .map(|parts| parts.map(|parts| parts.len()))
+        };
+        assert_eq!(read("null"), Ok(None));
+        assert_eq!(read(&parts(PARTS_OF_MODEL)), Ok(Some(PARTS_OF_MODEL)));
+        for (parts, says) in [
+            (
+                parts(PARTS_OF_MODEL + 1),
+                "model `a`: more parts than 16384",
+            ),
+            (
+                format!("[{0}, {0}]", part(SIZE)),
+                "model `a`: 562949953421312 bytes",
+            ),
+            (parts(1).replace('x', &"x".repeat(97)), "a name of 97 bytes"),
+            ("7".to_owned(), "expected a list of at most 16384 parts"),
+        ] {
+            let error = read(&parts).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_longest_texts_within_the_limits_fit_on_a_page() {
+        let name = "n".repeat(NAME);
+        let link = format!(r#"{{"to": "{name}", "bytes_per_second": {}}}, "#, u64::MAX);
+        let model = format!(
+            r#"{{"name": "{name}", "model": "{name}", "bytes": {SIZE}, "state": "resident", "held": false, "parts": []}}, "#
         );
-        assert!(page("u", &[], &[&long]).is_err());
+        let part = format!(
+            r#"{{"id": "{}", "bytes": {SIZE}}}, "#,
+            "p".repeat(PART_NAME)
+        );
+        let without = link.len() * LINKS + model.len() * MODELS + (32 << 10);
+        assert!(without <= PAGE, "{without}");
+        assert!(without + part.len() * PARTS <= PAGE_WITH_PARTS);
     }
 }

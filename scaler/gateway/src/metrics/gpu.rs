@@ -17,8 +17,10 @@ pub(super) struct GpuMetrics {
     late: Family<Labels, Counter>,
     given_back: Family<Labels, Counter>,
     lost: Family<Labels, Counter>,
+    refused_pages: Family<Labels, Counter>,
     waiting: Family<Labels, Gauge>,
     executors: Family<Labels, Gauge>,
+    unusable: Family<Labels, Gauge>,
 }
 
 impl GpuMetrics {
@@ -30,14 +32,17 @@ impl GpuMetrics {
         registry.register("gpu_late", "Requests that were refused since no GPU could have them in time, by pool", self.late.clone());
         registry.register("gpu_given_back", "Requests that waited again since their executor did not get them, by pool", self.given_back.clone());
         registry.register("gpu_executors_lost", "Executors that ceased to answer, by pool", self.lost.clone());
+        registry.register("gpu_refused_pages", "Pages of executors that were above a limit or could not be read, by pool", self.refused_pages.clone());
         registry.register("gpu_waiting", "Requests that wait for a GPU, by pool", self.waiting.clone());
         registry.register("gpu_executors", "Executors, by pool and by whether they take requests", self.executors.clone());
+        registry.register("gpu_executors_unusable", "Executors that take no requests since their last page was refused, by pool; the log says why", self.unusable.clone());
     }
 
     /// Takes the numbers of all pools.
     pub(super) fn set(&self, pools: impl IntoIterator<Item = PoolReport>) {
         self.waiting.clear();
         self.executors.clear();
+        self.unusable.clear();
         for report in pools {
             let labels: Labels = vec![("pool", report.name.clone())];
             let of = |name, value: &str| with(labels.clone(), name, value);
@@ -49,9 +54,11 @@ impl GpuMetrics {
             raise(&self.late, &labels, totals.late);
             raise(&self.given_back, &labels, totals.given_back);
             raise(&self.lost, &labels, totals.lost);
+            raise(&self.refused_pages, &labels, totals.refused_pages);
             set(&self.waiting, &labels, report.waiting);
             set(&self.executors, &of("available", "yes"), report.available);
             set(&self.executors, &of("available", "no"), report.lost);
+            set(&self.unusable, &labels, report.unusable);
         }
     }
 }

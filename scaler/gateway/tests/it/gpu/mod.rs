@@ -1,6 +1,7 @@
 //! Functions on GPUs: real requests through a gateway to executors over simulated GPUs.
 
 mod executor;
+mod hostile;
 mod lost;
 mod memory;
 mod node;
