@@ -16,6 +16,11 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// Longest time in which a peer that is never overdue moves `bytes`.
+    pub fn longest(&self, bytes: usize) -> Duration {
+        self.grace.saturating_add(self.credit(bytes))
+    }
+
     /// Credit for `bytes` that moved.
     fn credit(&self, bytes: usize) -> Duration {
         let nanos = u128::from(bytes as u64)
@@ -106,6 +111,16 @@ mod tests {
         assert!(!progress.is_overdue(after(start, 9_999)));
         assert!(progress.is_overdue(after(start, 10_000)));
         assert_eq!(progress.waits(after(start, 5_000)), after(start, 10_000));
+    }
+
+    #[test]
+    fn the_longest_time_is_the_grace_and_that_of_the_least_rate() {
+        assert_eq!(PACE.longest(5_000), Duration::from_secs(15));
+        let silent = Pace {
+            bytes_per_second: 0,
+            ..PACE
+        };
+        assert_eq!(silent.longest(5_000), PACE.grace);
     }
 
     #[test]

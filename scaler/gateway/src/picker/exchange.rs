@@ -97,14 +97,7 @@ impl Exchange {
     }
 
     /// Lets all parts pass, and ends the grant with the response.
-    pub(super) async fn run(self, wire: &mut Wire) -> Result<(), End> {
-        let within = wire.limits().request;
-        // The grant ends with the future that holds it.
-        let passed = tokio::time::timeout(within, self.pass_all(wire)).await;
-        passed.unwrap_or_else(|_| Err(End::slow("no end came within timeouts.request")))
-    }
-
-    async fn pass_all(mut self, wire: &mut Wire) -> Result<(), End> {
+    pub(super) async fn run(mut self, wire: &mut Wire) -> Result<(), End> {
         loop {
             let message = match wire.next().await {
                 Ok(message) => message,

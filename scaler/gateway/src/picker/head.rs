@@ -56,36 +56,6 @@ pub fn request(head: &HttpHeaders) -> Result<Request<()>, Problem> {
     Ok(Request::from_parts(parts, ()))
 }
 
-/// Number of fields of a head, without pseudo-headers.
-pub(super) fn fields(head: &HttpHeaders) -> usize {
-    let all = head.headers.iter().flat_map(|all| &all.headers);
-    all.filter(|header| !header.key.starts_with(':')).count()
-}
-
-/// Size of a head in bytes, as HTTP/2 counts it (RFC 9113 6.5.2).
-pub(super) fn size(head: &HttpHeaders) -> usize {
-    let all = head.headers.iter().flat_map(|all| &all.headers);
-    all.fold(0, |sum, header| {
-        let length = header.key.len().saturating_add(header.bytes().len());
-        sum.saturating_add(length).saturating_add(32)
-    })
-}
-
-/// Number of bytes that a head takes in memory.
-pub(super) fn memory_of(head: &HttpHeaders) -> usize {
-    let all = head.headers.iter().flat_map(|all| &all.headers);
-    all.fold(size_of::<HttpHeaders>(), |sum, header| {
-        let texts = header
-            .key
-            .capacity()
-            .saturating_add(header.value.capacity());
-        let header = texts.saturating_add(header.raw_value.len());
-        // A list that grows has room for as many more.
-        sum.saturating_add(header)
-            .saturating_add(size_of::<HeaderValue>() * 2)
-    })
-}
-
 /// Reads the status of a response.
 pub fn status(head: &HttpHeaders) -> Option<StatusCode> {
     let mut all = head.headers.iter().flat_map(|all| &all.headers);

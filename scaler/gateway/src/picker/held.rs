@@ -1,13 +1,12 @@
 //! The body of a request, held until an instance is picked: a slow client occupies none.
 
-use std::time::Instant;
-
-use tetris_service_kit::pace::Progress;
-
 use super::inbound::{End, Wire};
 use super::wire::{HttpBody, Part};
 use crate::problem::Problem;
 use crate::proxy::{Bodies, BodyCharge, Payer};
+
+/// Memory of a part besides the bytes of its message: its place in a list that grows by doubling, and their owner.
+const PART: usize = 256;
 
 /// A body as it came.
 #[derive(Debug, Default)]
@@ -30,35 +29,39 @@ pub(super) enum NotHeld {
     Ended(End),
 }
 
-impl From<End> for NotHeld {
-    fn from(end: End) -> Self {
-        Self::Ended(end)
+impl NotHeld {
+    /// The end of a stream during a body.
+    pub(super) fn of(end: End, bodies: &Bodies) -> Self {
+        match end {
+            End::TooLarge { found, .. } => Self::Refused(bodies.too_large(found as u64)),
+            End::Refused(problem) => Self::Refused(problem),
+            End::Left | End::Broken(_) => Self::Ended(end),
+        }
     }
 }
 
 /// Reads a body whose parts the data plane gets back.
 pub(super) async fn read(wire: &mut Wire, bodies: &Bodies, payer: Payer) -> Result<Held, NotHeld> {
     let mut held = Held::default();
-    let mut length = 0_usize;
-    let mut progress = Progress::new(bodies.pace());
+    let (mut length, mut memory) = (0_usize, 0_usize);
     loop {
-        let left = progress.waits(now()).saturating_duration_since(now());
-        let Some(message) = wire.next_within(left).await? else {
-            return Err(NotHeld::Refused(bodies.slow()));
-        };
+        let message = wire.next_paced().await;
+        let message = message.map_err(|end| NotHeld::of(end, bodies))?;
         if message.part.is_of_response() {
             wire.put_back(message);
             return Err(NotHeld::Answered);
         }
         match message.part {
             Part::RequestBody(part) => {
-                progress.moved(now(), part.body.len());
                 // An empty part costs memory as well.
                 length = length.saturating_add(part.body.len().max(size_of::<HttpBody>()));
                 if length > bodies.most() {
                     return Err(NotHeld::Refused(bodies.too_large(length as u64)));
                 }
-                let paid = bodies.pay(&mut held.budget, payer, length);
+                memory = memory
+                    .saturating_add(PART)
+                    .saturating_add(message.uncharged);
+                let paid = bodies.pay(&mut held.budget, payer, memory);
                 paid.map_err(NotHeld::Refused)?;
                 let ended = part.end_of_stream;
                 held.parts.push(part);
@@ -70,12 +73,10 @@ pub(super) async fn read(wire: &mut Wire, bodies: &Bodies, payer: Payer) -> Resu
                 held.trailers = true;
                 return Ok(held);
             }
-            _ => return Err(End::wrong("expected a part of the body, found another head").into()),
+            _ => {
+                let end = End::wrong("expected a part of the body, found another head");
+                return Err(NotHeld::Ended(end));
+            }
         }
     }
-}
-
-/// The time, as tests may set it.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

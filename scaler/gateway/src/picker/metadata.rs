@@ -2,7 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use hyper::StatusCode;
+
+use super::decoding::VALUES;
 use super::wire::{Kind, Metadata, Value};
+use crate::problem::Problem;
 
 /// Header and metadata of the picked instance.
 pub(super) const DESTINATION: &str = "x-gateway-destination-endpoint";
@@ -10,8 +14,6 @@ pub(super) const DESTINATION: &str = "x-gateway-destination-endpoint";
 pub(super) const LOAD_BALANCING: &str = "envoy.lb";
 const SERVED: &str = "x-gateway-destination-endpoint-served";
 const SUBSET_HINT: &str = "envoy.lb.subset_hint";
-/// Largest number of addresses of a subset, and of hosts.
-const MOST: usize = 1_024;
 const SUBSET: &str = "x-gateway-destination-endpoint-subset";
 
 /// Instances that a request may go to.
@@ -24,34 +26,46 @@ pub(super) struct Subset {
 impl Subset {
     /// Reads the hint of a message. Data planes write it as a list, or as one text with commas. A
     /// hint of another form allows no instance.
-    pub(super) fn of(metadata: Option<&Metadata>) -> Option<Self> {
-        let hint = entry(metadata, SUBSET_HINT, SUBSET)?;
+    ///
+    /// # Errors
+    ///
+    /// The answer to the client of a request with more than [`VALUES`] addresses.
+    pub(super) fn of(metadata: Option<&Metadata>) -> Result<Option<Self>, Problem> {
+        let Some(hint) = entry(metadata, SUBSET_HINT, SUBSET) else {
+            return Ok(None);
+        };
         let mut subset = Self::default();
         match &hint.kind {
-            Some(Kind::Text(text)) => subset.add(text),
+            Some(Kind::Text(text)) => subset.add(text)?,
             Some(Kind::List(list)) => {
                 for value in &list.values {
                     if let Some(Kind::Text(text)) = &value.kind {
-                        subset.add(text);
+                        subset.add(text)?;
                     }
                 }
             }
             Some(Kind::Object(_)) | None => {}
         }
-        Some(subset)
+        Ok(Some(subset))
     }
 
-    fn add(&mut self, text: &str) {
-        for one in text.split(',').map(str::trim) {
-            if self.addresses.len().max(self.hosts.len()) >= MOST {
-                return;
-            }
-            if let Ok(address) = one.parse::<SocketAddr>() {
+    fn add(&mut self, text: &str) -> Result<(), Problem> {
+        for entry in text.split(',').map(str::trim) {
+            if let Ok(address) = entry.parse::<SocketAddr>() {
                 self.addresses.push(address);
-            } else if let Ok(host) = one.parse::<IpAddr>() {
+            } else if let Ok(host) = entry.parse::<IpAddr>() {
                 self.hosts.push(host);
             }
+            if self.addresses.len().saturating_add(self.hosts.len()) > VALUES {
+                let problem = format!("the subset of instances has more than {VALUES} addresses");
+                return Err(Problem::new(
+                    StatusCode::BAD_REQUEST,
+                    "bad-request",
+                    problem,
+                ));
+            }
         }
+        Ok(())
     }
 
     pub(super) fn contains(&self, address: SocketAddr) -> bool {
@@ -87,7 +101,7 @@ mod tests {
 
     fn allows(kind: Option<Kind>, address: &str) -> bool {
         let metadata = metadata(SUBSET_HINT, SUBSET, Value { kind });
-        let subset = Subset::of(Some(&metadata)).unwrap();
+        let subset = Subset::of(Some(&metadata)).unwrap().unwrap();
         subset.contains(address.parse().unwrap())
     }
 
@@ -105,11 +119,21 @@ mod tests {
         for nothing in [None, list(&[]), text(""), text("somewhere:80")] {
             assert!(!allows(nothing.clone(), "10.0.0.1:80"), "{nothing:?}");
         }
-        assert_eq!(Subset::of(None), None);
+        assert_eq!(Subset::of(None), Ok(None));
         assert_eq!(
             Subset::of(Some(&metadata("other", SUBSET, Value::text("")))),
-            None
+            Ok(None)
         );
+    }
+
+    #[test]
+    fn a_subset_has_no_more_addresses_than_messages_have_values() {
+        let of = |count| {
+            let text = Value::text("::1,".repeat(count));
+            Subset::of(Some(&metadata(SUBSET_HINT, SUBSET, text)))
+        };
+        assert!(of(VALUES).is_ok());
+        assert_eq!(of(VALUES + 1).unwrap_err().status, StatusCode::BAD_REQUEST);
     }
 
     #[test]

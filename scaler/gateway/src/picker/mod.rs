@@ -12,16 +12,22 @@
 //! - `inbound`: messages of a data plane, and its departure
 //! - `held`: a body that is held until an instance is picked
 //! - `head`, `metadata`, `answer`: parts of messages
+//! - `messages`, `answers`: messages of gRPC in the bodies of a call, within limits of size, memory and progress
+//! - `fields`, [`decoding`]: parts of a message, counted before they are decoded
 //! - [`health`]: checks of the health of the picker
-//! - [`shape`], `codec`, `messages`: limits of messages before they are decoded
-//! - `serve`: the server
+//! - `serve`, `connection`, `places`: the server, one data plane's connection, and places of streams
 //!
 //! **Guarantees.** A request takes a slot once its body is complete, where the data plane shows the
-//! body. The slot is free again when the stream ends, at any point and in any way.
+//! body. The slot is free again when the stream ends, at any point and in any way. A data plane holds memory only
+//! within its part of the budgets, and time only within the limits of the proxy's clients: each stream has a task of
+//! its own, whose timers run whether the data plane sends and reads or not.
 
 mod answer;
-mod codec;
+mod answers;
+mod connection;
+pub mod decoding;
 mod exchange;
+mod fields;
 pub mod head;
 pub mod health;
 mod held;
@@ -29,9 +35,9 @@ mod inbound;
 mod messages;
 mod metadata;
 mod parts;
+mod places;
 mod serve;
 mod services;
-pub mod shape;
 mod stream;
 pub mod wire;
 

@@ -1,4 +1,4 @@
-//! The servers that `build.rs` generates.
+//! The server that `build.rs` generates.
 
 #![allow(
     clippy::pedantic,
@@ -8,8 +8,4 @@
     reason = "generated"
 )]
 
-include!(concat!(
-    env!("OUT_DIR"),
-    "/envoy.service.ext_proc.v3.ExternalProcessor.rs"
-));
 include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.Health.rs"));

@@ -1,73 +1,145 @@
 //! The stream of one request, until it has an instance.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hyper::Request;
 use hyper::header::AUTHORIZATION;
-use tetris_service_kit::budget::Charge;
+use tokio::time::timeout;
 
 use super::answer::{self, Pick};
 use super::exchange::{Exchange, Modes};
 use super::head;
 use super::held::{self, Held, NotHeld};
-use super::inbound::{End, Wire};
+use super::inbound::{End, Message, Wire};
 use super::metadata::Subset;
 use super::parts::Picker;
 use super::wire::{Answer, BodyMode, HttpHeaders, Part, TrailersResponse};
 use crate::client_address::ClientAddress;
+use crate::config::Timeouts;
 use crate::function::{Function, Grant};
-use crate::memory::client;
 use crate::metrics::Dispatch;
 use crate::normal_path::normalise;
 use crate::problem::Problem;
 use crate::proxy::answer::{Dialect, refused};
-use crate::proxy::{Payer, wait_of};
+use crate::proxy::{Bodies, Payer, wait_of};
 use crate::refusal::Refusal;
-use crate::server::{memory_of_head, too_many_heads};
 
 /// Follows a stream to its end.
-pub(super) async fn run(picker: Picker, data_plane: ClientAddress, mut wire: Wire) {
-    if let Err(End::Broken(status)) = talk(&picker, data_plane, &mut wire).await {
+pub(super) async fn run(
+    picker: Picker,
+    data_plane: ClientAddress,
+    timeouts: Timeouts,
+    mut wire: Wire,
+) {
+    let ended = talk(&picker, data_plane, &timeouts, &mut wire).await;
+    if let Err(end) = ended
+        && let Some(status) = end.status()
+    {
         tracing::debug!("stream of a data plane broken off: {status}");
-        wire.break_off(*status).await;
+        wire.break_off(status).await;
     }
 }
 
-async fn talk(picker: &Picker, data_plane: ClientAddress, wire: &mut Wire) -> Result<(), End> {
-    let first = wire.first().await?;
-    let modes = Modes::of(first.modes.as_ref());
-    let Part::RequestHeaders(head) = first.part else {
-        if !first.part.is_of_response() {
+async fn talk(
+    picker: &Picker,
+    data_plane: ClientAddress,
+    timeouts: &Timeouts,
+    wire: &mut Wire,
+) -> Result<(), End> {
+    let mut dialect = Dialect::OpenInference;
+    let first = match timeout(timeouts.head(), wire.first()).await {
+        Ok(Ok(first)) => first,
+        Ok(Err(End::Refused(problem))) => return refuse(picker, wire, dialect, &problem).await,
+        Ok(Err(end)) => return Err(end),
+        Err(_) => return Err(End::late("no head of a request in time (timeouts.head)")),
+    };
+    let Message {
+        part,
+        metadata,
+        modes,
+        uncharged,
+        memory,
+    } = first;
+    let modes = Modes::of(modes.as_ref());
+    let Part::RequestHeaders(head) = part else {
+        if !part.is_of_response() {
             return Err(End::wrong("expected the head of a request first"));
         }
         // A filter before this one has answered the client.
-        wire.put_back(first);
-        return Exchange::without(modes).run(wire).await;
+        wire.put_back(Message {
+            part,
+            metadata,
+            modes: None,
+            uncharged,
+            memory,
+        });
+        return follow(Exchange::without(modes), timeouts, wire).await;
     };
-    let subset = Subset::of(first.metadata.as_ref());
-    drop(first.metadata);
+    let subset = match Subset::of(metadata.as_ref()) {
+        Ok(subset) => subset,
+        Err(problem) => return refuse(picker, wire, dialect, &problem).await,
+    };
+    drop(metadata);
     let mut opening = Opening {
         picker,
         data_plane,
         wire,
         modes,
-        dialect: Dialect::OpenInference,
+        dialect,
     };
-    let picked = opening.pick(&head, subset).await;
-    // Its charge has ended.
-    drop(head);
+    let picked = opening.pick(head, subset).await;
+    dialect = opening.dialect;
+    // The head is in no memory any more, for as long as the response takes.
+    drop(memory);
     match picked {
-        Ok(exchange) => exchange.run(wire).await,
-        Err(NotHeld::Answered) => Exchange::without(modes).run(wire).await,
-        Err(NotHeld::Ended(end)) => Err(end),
-        Err(NotHeld::Refused(problem)) => {
-            picker.metrics.pick_refused(&problem);
-            let answer = answer::immediate(opening.dialect, &problem);
-            wire.send(answer).await
+        Ok(picked) => {
+            let served = async {
+                send(wire, picked.shown, &picked.pick).await?;
+                picked.exchange.run(wire).await
+            };
+            in_time(timeouts, served).await
         }
+        Err(NotHeld::Answered) => follow(Exchange::without(modes), timeouts, wire).await,
+        Err(NotHeld::Ended(end)) => Err(end),
+        Err(NotHeld::Refused(problem)) => refuse(picker, wire, dialect, &problem).await,
     }
+}
+
+/// Answers the client in place of an instance.
+async fn refuse(
+    picker: &Picker,
+    wire: &Wire,
+    dialect: Dialect,
+    problem: &Problem,
+) -> Result<(), End> {
+    picker.metrics.pick_refused(problem);
+    wire.send(answer::immediate(dialect, problem)).await
+}
+
+async fn follow(exchange: Exchange, timeouts: &Timeouts, wire: &mut Wire) -> Result<(), End> {
+    in_time(timeouts, exchange.run(wire)).await
+}
+
+/// Runs the rest of an exchange. Dropping it at the limit frees the instance.
+async fn in_time(
+    timeouts: &Timeouts,
+    rest: impl Future<Output = Result<(), End>>,
+) -> Result<(), End> {
+    let late = || {
+        Err(End::late(
+            "the response did not end in time (timeouts.request)",
+        ))
+    };
+    timeout(timeouts.request(), rest)
+        .await
+        .unwrap_or_else(|_| late())
+}
+
+/// A request with an instance.
+struct Picked {
+    exchange: Exchange,
+    shown: Shown,
+    pick: Pick,
 }
 
 /// The body of a request when its instance is asked for.
@@ -91,13 +163,11 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    async fn pick(
-        &mut self,
-        head: &HttpHeaders,
-        subset: Option<Subset>,
-    ) -> Result<Exchange, NotHeld> {
+    async fn pick(&mut self, head: HttpHeaders, subset: Option<Subset>) -> Result<Picked, NotHeld> {
         let arrived_at = Instant::now();
-        let (request, _held) = self.admitted(head).map_err(NotHeld::Refused)?;
+        let request = head::request(&head).map_err(NotHeld::Refused)?;
+        let end_of_stream = head.end_of_stream;
+        drop(head);
         self.dialect = Dialect::of(&request);
         let (mut parts, ()) = request.into_parts();
         let is_changed = normalise(&mut parts.uri).map_err(NotHeld::Refused)?;
@@ -113,9 +183,10 @@ impl Opening<'_> {
                 .admit(&target, &mut parts, self.data_plane);
             admitted.await.map_err(NotHeld::Refused)?;
             let wait = wait_of(&parts).map_err(NotHeld::Refused)?;
-            let shown = self.body(head, function).await?;
+            let shown = self.body(end_of_stream, function).await?;
             arrival.admitted();
-            let granted = self.wire.beside(acquire(function, wait, subset)).await?;
+            let granted = self.wire.beside(acquire(function, wait, subset)).await;
+            let granted = granted.map_err(|end| NotHeld::of(end, self.picker.proxy.bodies()))?;
             let granted = granted.ok_or(NotHeld::Answered)?;
             let refused = |refusal| NotHeld::Refused(refused(function.name(), &refusal));
             Ok((shown, granted.map_err(refused)?))
@@ -143,87 +214,87 @@ impl Opening<'_> {
             hides_token: had_token && !parts.headers.contains_key(AUTHORIZATION),
         };
         let more = match shown {
-            Shown::Nothing => !head.end_of_stream,
+            Shown::Nothing => !end_of_stream,
             Shown::Whole(more) => more,
             Shown::Trailers | Shown::Held(_) => false,
         };
         let metrics = Arc::clone(metrics);
         let exchange = Exchange::new(self.modes, grant, counted, metrics, more);
-        self.send(shown, &pick).await?;
-        Ok(exchange)
-    }
-
-    /// Reads a head within the limits of the proxy's, and charges its memory to the data plane, both as it came and as
-    /// it was read.
-    fn admitted(&self, head: &HttpHeaders) -> Result<(Request<()>, Charge<IpAddr>), Problem> {
-        let proxy = &self.picker.proxy;
-        self.wire.limits().check_head(head)?;
-        let request = head::request(head)?;
-        let bytes = head::memory_of(head).saturating_add(memory_of_head(&request));
-        let payer = client(self.data_plane.0.ip());
-        let charge = proxy.memory().heads.charge(payer, bytes);
-        Ok((request, charge.map_err(too_many_heads)?))
+        Ok(Picked {
+            exchange,
+            shown,
+            pick,
+        })
     }
 
     /// Waits for the body, as far as the data plane shows it before the pick.
-    async fn body(&mut self, head: &HttpHeaders, function: &Function) -> Result<Shown, NotHeld> {
-        if head.end_of_stream {
+    async fn body(&mut self, end_of_stream: bool, function: &Function) -> Result<Shown, NotHeld> {
+        if end_of_stream {
             return Ok(Shown::Nothing);
         }
+        let bodies = self.picker.proxy.bodies();
+        let payer = Payer::data_planes().and(function);
+        self.wire.set_payer(payer);
         match self.modes.request {
             BodyMode::FullDuplexStreamed => {
-                let held = held::read(
-                    self.wire,
-                    self.picker.proxy.bodies(),
-                    Payer::data_planes().and(function),
-                )
-                .await?;
+                let held = held::read(self.wire, bodies, payer).await?;
                 Ok(Shown::Held(held))
             }
-            BodyMode::Buffered => {
-                // The data plane reads no body before the head has an answer.
-                self.wire.send(answer::request_headers(None)).await?;
-                let message = self.wire.gathered().await?;
-                match message.part {
-                    Part::RequestBody(body) => Ok(Shown::Whole(!body.end_of_stream)),
-                    Part::RequestTrailers(_) => Ok(Shown::Trailers),
-                    Part::RequestHeaders(_) => {
-                        Err(End::wrong("expected the body, found another head").into())
-                    }
-                    _ => {
-                        self.wire.put_back(message);
-                        Err(NotHeld::Answered)
-                    }
-                }
-            }
-            BodyMode::Grpc => Err(End::unsupported(
+            BodyMode::Buffered => self.buffered(bodies).await,
+            BodyMode::Grpc => Err(NotHeld::Ended(End::unsupported(
                 "request_body_mode is GRPC; use FULL_DUPLEX_STREAMED, BUFFERED or NONE",
-            )
-            .into()),
+            ))),
             BodyMode::None | BodyMode::Streamed | BodyMode::BufferedPartial => Ok(Shown::Nothing),
         }
     }
 
-    async fn send(&self, shown: Shown, pick: &Pick) -> Result<(), End> {
-        let first = match &shown {
-            Shown::Nothing | Shown::Held(_) => answer::request_headers(Some(pick)),
-            Shown::Whole(_) => answer::request_body(pick),
-            Shown::Trailers => answer::request_trailers(pick),
-        };
-        self.wire.send(first).await?;
-        let Shown::Held(held) = shown else {
-            return Ok(());
-        };
-        for part in held.parts {
-            let answer = Answer::RequestBody(answer::body(part, true));
-            self.wire.send(answer::plain(answer)).await?;
+    /// Waits for a body that the data plane reads whole: as long as the largest one takes at the least rate.
+    async fn buffered(&mut self, bodies: &Bodies) -> Result<Shown, NotHeld> {
+        let ended = |end| NotHeld::of(end, bodies);
+        // The data plane reads no body before the head has an answer.
+        let answered = self.wire.send(answer::request_headers(None)).await;
+        answered.map_err(ended)?;
+        let message = timeout(bodies.longest(), self.wire.next()).await;
+        let message = message.map_err(|_| NotHeld::Refused(bodies.slow()))?;
+        let message = message.map_err(ended)?;
+        match message.part {
+            Part::RequestBody(body) if body.body.len() > bodies.most() => {
+                Err(NotHeld::Refused(bodies.too_large(body.body.len() as u64)))
+            }
+            Part::RequestBody(body) => Ok(Shown::Whole(!body.end_of_stream)),
+            Part::RequestTrailers(_) => Ok(Shown::Trailers),
+            Part::RequestHeaders(_) => {
+                let end = End::wrong("expected the body, found another head");
+                Err(NotHeld::Ended(end))
+            }
+            _ => {
+                self.wire.put_back(message);
+                Err(NotHeld::Answered)
+            }
         }
-        if held.trailers {
-            let answer = Answer::RequestTrailers(TrailersResponse {});
-            self.wire.send(answer::plain(answer)).await?;
-        }
-        Ok(())
     }
+}
+
+/// Answers the parts of a request that the data plane has shown.
+async fn send(wire: &Wire, shown: Shown, pick: &Pick) -> Result<(), End> {
+    let first = match &shown {
+        Shown::Nothing | Shown::Held(_) => answer::request_headers(Some(pick)),
+        Shown::Whole(_) => answer::request_body(pick),
+        Shown::Trailers => answer::request_trailers(pick),
+    };
+    wire.send(first).await?;
+    let Shown::Held(held) = shown else {
+        return Ok(());
+    };
+    for part in held.parts {
+        let answer = Answer::RequestBody(answer::body(part, true));
+        wire.send(answer::plain(answer)).await?;
+    }
+    if held.trailers {
+        let answer = Answer::RequestTrailers(TrailersResponse {});
+        wire.send(answer::plain(answer)).await?;
+    }
+    Ok(())
 }
 
 async fn acquire(

@@ -192,6 +192,11 @@ impl Bodies {
         self.pace
     }
 
+    /// Longest time that a client who keeps to the rule needs for a body.
+    pub(crate) fn longest(&self) -> Duration {
+        self.pace.longest(self.most)
+    }
+
     /// Takes the part of the budgets that a body of `length` bytes needs.
     pub(crate) fn pay(
         &self,

@@ -28,7 +28,7 @@ pub enum BrokenOff {
     Late(Duration),
     /// The client holds too much memory.
     #[error("{0}")]
-    Memory(Exceeded),
+    Memory(#[from] Exceeded),
 }
 
 /// Parts that end with a response.

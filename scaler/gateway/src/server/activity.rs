@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use tetris_service_kit::budget::Exceeded;
 
 use super::ledger::{Ledger, Output};
 use super::streams::StreamProgress;
-use crate::proxy::{BrokenOff, ResponseBody};
 
 /// Number of heads with too many fields after which a connection ends.
 const WRONG: u64 = 16;
@@ -18,7 +18,7 @@ const WRONG: u64 = 16;
 /// Requests of a connection, and its output. One task uses it, so that no order between the fields
 /// has to be kept.
 #[derive(Debug, Default)]
-pub(super) struct Activity {
+pub(crate) struct Activity {
     begun: AtomicU64,
     /// Requests whose response has ended.
     ended: AtomicU64,
@@ -30,34 +30,34 @@ pub(super) struct Activity {
 
 impl Activity {
     /// Counts a request, until its response has ended.
-    pub(super) fn begin(self: &Arc<Self>) -> InProgress {
+    pub(crate) fn begin(self: &Arc<Self>) -> InProgress {
         self.begun.fetch_add(1, Ordering::Relaxed);
         InProgress(Arc::clone(self))
     }
 
     /// Counts a head with more fields than it may have.
-    pub(super) fn is_wrong(&self) {
+    pub(crate) fn is_wrong(&self) {
         self.wrong.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns true if the client has sent many such heads: each costs time to decode.
-    pub(super) fn is_hostile(&self) -> bool {
+    pub(crate) fn is_hostile(&self) -> bool {
         self.wrong.load(Ordering::Relaxed) >= WRONG
     }
 
     /// Sets that bytes of a response may not have been written yet.
-    pub(super) fn set_unwritten(&self, unwritten: bool) {
+    pub(crate) fn set_unwritten(&self, unwritten: bool) {
         self.unwritten.store(unwritten, Ordering::Relaxed);
     }
 
     /// Number of requests that have ended, if none is in progress and all responses are written.
-    pub(super) fn idle_after(&self) -> Option<u64> {
+    pub(crate) fn idle_after(&self) -> Option<u64> {
         let ended = self.ended_without_open()?;
         (!self.unwritten.load(Ordering::Relaxed)).then_some(ended)
     }
 
     /// Number of requests that have ended, if none is in progress.
-    pub(super) fn ended_without_open(&self) -> Option<u64> {
+    pub(crate) fn ended_without_open(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::Relaxed);
         (ended == self.begun.load(Ordering::Relaxed)).then_some(ended)
     }
@@ -65,7 +65,7 @@ impl Activity {
 
 /// A request in progress.
 #[derive(Debug)]
-pub(super) struct InProgress(Arc<Activity>);
+pub(crate) struct InProgress(Arc<Activity>);
 
 impl Drop for InProgress {
     fn drop(&mut self) {
@@ -76,16 +76,16 @@ impl Drop for InProgress {
 /// Body of a response whose request is in progress as long as it exists. Its parts are charged to the client until
 /// they are written.
 #[derive(Debug)]
-pub(super) struct CountedBody {
-    pub(super) body: ResponseBody,
-    pub(super) ledger: Arc<Ledger>,
+pub(crate) struct CountedBody<B> {
+    pub(crate) body: B,
+    pub(crate) ledger: Arc<Ledger>,
     /// Progress of a stream by HTTP/2. With HTTP/1 it is that of the connection.
-    pub(super) progress: Option<Arc<StreamProgress>>,
-    pub(super) _until_dropped: InProgress,
+    pub(crate) progress: Option<Arc<StreamProgress>>,
+    pub(crate) _until_dropped: InProgress,
 }
 
-impl CountedBody {
-    fn charged(&self, frame: Frame<Bytes>) -> Result<Frame<Output>, BrokenOff> {
+impl<B> CountedBody<B> {
+    fn charged(&self, frame: Frame<Bytes>) -> Result<Frame<Output>, Exceeded> {
         let bytes = match frame.into_data() {
             Ok(bytes) => bytes,
             Err(frame) => {
@@ -96,24 +96,26 @@ impl CountedBody {
         if let Some(progress) = &self.progress {
             progress.gives(bytes.len());
         }
-        let output = self.ledger.output(bytes).map_err(BrokenOff::Memory)?;
-        Ok(Frame::data(output))
+        Ok(Frame::data(self.ledger.output(bytes)?))
     }
 }
 
-impl Body for CountedBody {
+impl<B> Body for CountedBody<B>
+where
+    B: Body<Data = Bytes, Error: From<Exceeded>> + Unpin,
+{
     type Data = Output;
-    type Error = BrokenOff;
+    type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Output>, BrokenOff>>> {
+    ) -> Poll<Option<Result<Frame<Output>, B::Error>>> {
         if let Some(progress) = &self.progress {
             progress.asked();
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        Poll::Ready(frame.map(|frame| self.charged(frame?)))
+        Poll::Ready(frame.map(|frame| Ok(self.charged(frame?)?)))
     }
 
     fn is_end_stream(&self) -> bool {

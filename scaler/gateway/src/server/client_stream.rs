@@ -13,7 +13,7 @@ use super::ledger::Ledger;
 
 /// Stream that gives the bytes read ahead first, and says whether its output is written.
 #[derive(Debug)]
-pub(super) struct ClientStream<S> {
+pub(crate) struct ClientStream<S> {
     ahead: Bytes,
     stream: S,
     activity: Arc<Activity>,
@@ -23,10 +23,10 @@ pub(super) struct ClientStream<S> {
 }
 
 /// Space for bytes that each connection is charged for from its begin.
-pub(super) const SPACE: usize = 8 << 10;
+pub(crate) const SPACE: usize = 8 << 10;
 
 impl<S> ClientStream<S> {
-    pub(super) const fn new(
+    pub(crate) const fn new(
         ahead: Bytes,
         stream: S,
         activity: Arc<Activity>,
@@ -61,7 +61,7 @@ impl<S> ClientStream<S> {
     }
 
     /// Returns the stream, and the bytes that are unread.
-    pub(super) fn into_parts(self) -> (S, Bytes) {
+    pub(crate) fn into_parts(self) -> (S, Bytes) {
         (self.stream, self.ahead)
     }
 }

@@ -39,6 +39,7 @@ use crate::bounded_reads::BoundedReads;
 use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 use crate::memory;
+use crate::proxy::ResponseBody;
 
 /// First bytes of a connection by HTTP/2 (RFC 9113 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -400,7 +401,7 @@ impl Answering {
         &self,
         request: Request<Incoming>,
         progress: Option<Arc<StreamProgress>>,
-    ) -> impl Future<Output = Result<Response<CountedBody>, Infallible>> + use<> {
+    ) -> impl Future<Output = Result<Response<CountedBody<ResponseBody>>, Infallible>> + use<> {
         let in_progress = self.activity.begin();
         let (service, client) = (self.service.clone(), self.client);
         let admitted = match head::admit(&self.ledger, &request, self.fields) {

@@ -28,31 +28,31 @@ pub(super) fn admit<B>(
     request: &Request<B>,
     fields: usize,
 ) -> Result<Held, Problem> {
-    check_fields(request.headers().len(), fields)?;
-    ledger.hold(memory_of(request)).map_err(too_many)
+    let found = request.headers().len();
+    if found > fields {
+        return Err(too_many_fields(found, fields));
+    }
+    ledger.hold(memory_of(request)).map_err(too_much_memory)
+}
+
+/// The problem of a head with more header fields than it may have.
+pub(crate) fn too_many_fields(found: usize, most: usize) -> Problem {
+    let problem =
+        format!("the head has {found} header fields, expected {most} at most (limits.headers)");
+    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    Problem::new(status, "head-fields", problem)
 }
 
 /// The problem of a head for which its client has no memory left.
-pub(crate) fn too_many(exceeded: Exceeded) -> Problem {
+pub(crate) fn too_much_memory(exceeded: Exceeded) -> Problem {
     let problem = format!(
         "the gateway holds too many heads of requests: {exceeded}; try again, or raise limits.heads"
     );
     Problem::unavailable("heads", problem, Duration::from_secs(1))
 }
 
-/// Refuses a head with more than `fields` header fields.
-pub(crate) fn check_fields(found: usize, fields: usize) -> Result<(), Problem> {
-    if found <= fields {
-        return Ok(());
-    }
-    let problem =
-        format!("the head has {found} header fields, expected {fields} at most (limits.headers)");
-    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-    Err(Problem::new(status, "head-fields", problem))
-}
-
 /// Number of bytes that a head takes in memory.
-pub(crate) fn memory_of<B>(request: &Request<B>) -> usize {
+fn memory_of<B>(request: &Request<B>) -> usize {
     let headers = request.headers();
     let further = headers.len().saturating_sub(headers.keys_len());
     let texts = headers.iter().fold(0_usize, |sum, (name, value)| {

@@ -17,7 +17,7 @@ const PART: usize = 256;
 
 /// Memory of one connection, and its progress in reading output.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     inner: Mutex<Inner>,
 }
 
@@ -36,7 +36,7 @@ struct Inner {
 
 impl Ledger {
     /// Charges `bytes` for a new connection of `client`.
-    pub(super) fn open(
+    pub(crate) fn open(
         budget: &Budget<IpAddr>,
         client: IpAddr,
         bytes: usize,
@@ -55,7 +55,7 @@ impl Ledger {
     }
 
     /// Charges `bytes` until the result is dropped.
-    pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, Exceeded> {
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, Exceeded> {
         self.lock().take(bytes)?;
         Ok(Held {
             bytes,
@@ -64,12 +64,12 @@ impl Ledger {
     }
 
     /// Charges `bytes` until the connection ends.
-    pub(super) fn keep(&self, bytes: usize) -> Result<(), Exceeded> {
+    pub(crate) fn keep(&self, bytes: usize) -> Result<(), Exceeded> {
         self.lock().take(bytes)
     }
 
     /// Charges a part of a response until it is written.
-    pub(super) fn output(self: &Arc<Self>, bytes: Bytes) -> Result<Output, Exceeded> {
+    pub(crate) fn output(self: &Arc<Self>, bytes: Bytes) -> Result<Output, Exceeded> {
         let charged = PART.saturating_add(bytes.len());
         let mut inner = self.lock();
         inner.take(charged)?;
@@ -85,7 +85,7 @@ impl Ledger {
     }
 
     /// Notes that the socket took `bytes`.
-    pub(super) fn wrote(&self, bytes: usize) {
+    pub(crate) fn wrote(&self, bytes: usize) {
         let mut inner = self.lock();
         if !inner.waits() {
             return;
@@ -99,7 +99,7 @@ impl Ledger {
     }
 
     /// Notes that the socket takes no bytes.
-    pub(super) fn blocked(&self) {
+    pub(crate) fn blocked(&self) {
         let mut inner = self.lock();
         if !inner.waits() {
             inner.progress.waits(now());
@@ -108,7 +108,7 @@ impl Ledger {
     }
 
     /// Returns true if the client has not read output for too long.
-    pub(super) fn is_overdue(&self) -> bool {
+    pub(crate) fn is_overdue(&self) -> bool {
         self.lock().progress.is_overdue(now())
     }
 
@@ -145,7 +145,7 @@ impl Inner {
 
 /// Bytes that are charged to a connection's client.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     bytes: usize,
     ledger: Arc<Ledger>,
 }
@@ -158,7 +158,7 @@ impl Drop for Held {
 
 /// A part of a response, charged until hyper has written it.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     bytes: Bytes,
     charged: usize,
     ledger: Arc<Ledger>,

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Progress of a client in reading one stream.
 #[derive(Debug)]
-pub(super) struct StreamProgress {
+pub(crate) struct StreamProgress {
     inner: Mutex<Inner>,
 }
 
@@ -26,7 +26,7 @@ struct Inner {
 }
 
 impl StreamProgress {
-    pub(super) fn new(pace: Pace) -> Arc<Self> {
+    pub(crate) fn new(pace: Pace) -> Arc<Self> {
         Arc::new(Self {
             inner: Mutex::new(Inner {
                 progress: Progress::new(pace),
@@ -36,14 +36,14 @@ impl StreamProgress {
     }
 
     /// Notes that hyper gets `bytes`. It asks for more once the client's window is open.
-    pub(super) fn gives(&self, bytes: usize) {
+    pub(crate) fn gives(&self, bytes: usize) {
         let mut inner = self.lock();
         inner.given = bytes;
         inner.progress.waits(Instant::now().into_std());
     }
 
     /// Notes that hyper asks for more.
-    pub(super) fn asked(&self) {
+    pub(crate) fn asked(&self) {
         let mut inner = self.lock();
         if inner.progress.overdue_at().is_some() {
             let given = inner.given;
@@ -63,14 +63,14 @@ impl StreamProgress {
 
 /// Runs the tasks of one connection's streams.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StreamTasks {
+pub(crate) struct StreamTasks {
     /// Progress of the stream whose task comes next: hyper spawns it as soon as the service has its request.
     next: Arc<Mutex<Option<Arc<StreamProgress>>>>,
 }
 
 impl StreamTasks {
     /// Sets the progress of the stream whose task comes next.
-    pub(super) fn next_is(&self, progress: Arc<StreamProgress>) {
+    pub(crate) fn next_is(&self, progress: Arc<StreamProgress>) {
         *self.lock() = Some(progress);
     }
 

@@ -17,6 +17,7 @@ use crate::client;
 pub struct Replica {
     pub address: SocketAddr,
     pub own: SocketAddr,
+    pub picker: SocketAddr,
     process: Child,
 }
 
@@ -34,6 +35,7 @@ impl Replica {
     ) -> Self {
         let program = std::env::var("TETRIS_SIEGE_PROGRAM");
         let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_tetris-gateway").to_owned());
+        let picker = free_address();
         // It reads its limits when it starts: the shell waits until it is in its place.
         let mut command = Command::new("sh");
         command.args(["-c", "read place && exec \"$0\" \"$@\"", &program]);
@@ -45,6 +47,8 @@ impl Replica {
             &address.to_string(),
             "--metrics-listen",
             &own.to_string(),
+            "--picker-listen",
+            &picker.to_string(),
         ]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
         let mut process = command.spawn().unwrap();
@@ -54,6 +58,7 @@ impl Replica {
         Self {
             address,
             own,
+            picker,
             process,
         }
     }
@@ -70,9 +75,18 @@ impl Replica {
 
     /// Resident memory in bytes.
     pub fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// Most resident memory since the start, in bytes.
+    pub fn most_resident(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.process.id());
         let status = std::fs::read_to_string(path).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         kib.unwrap_or(0) << 10
     }

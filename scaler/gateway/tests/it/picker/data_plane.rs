@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes};
 use hyper::http::uri::PathAndQuery;
 use tetris_gateway::picker::wire::{
     Answer, AppendAction, BodyMode, BodyResponse, CommonResponse, HeaderMap, HeaderValue, HttpBody,
@@ -13,9 +13,10 @@ use tetris_gateway::picker::wire::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::codec::{Codec, EncodeBuf, Encoder};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
-use tonic_prost::ProstCodec;
+use tonic_prost::{ProstCodec, ProstDecoder};
 
 /// Time after which a test has failed, and does not wait any longer.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -26,6 +27,47 @@ pub async fn client(address: SocketAddr) -> tonic::client::Grpc<Channel> {
     let mut client = tonic::client::Grpc::new(endpoint.connect().await.unwrap());
     client.ready().await.unwrap();
     client
+}
+
+const PROCESS: PathAndQuery =
+    PathAndQuery::from_static("/envoy.service.ext_proc.v3.ExternalProcessor/Process");
+
+/// Sends one message as it is, and ends the messages.
+pub async fn send_raw(address: SocketAddr, message: Bytes) -> Streaming<ProcessingResponse> {
+    let request = Request::new(tokio_stream::iter([message]));
+    let answers = client(address)
+        .await
+        .streaming(request, PROCESS, RawCodec)
+        .await;
+    answers.unwrap().into_inner()
+}
+
+/// Writes messages as they are.
+struct RawCodec;
+
+impl Codec for RawCodec {
+    type Encode = Bytes;
+    type Decode = ProcessingResponse;
+    type Encoder = Self;
+    type Decoder = ProstDecoder<ProcessingResponse>;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstDecoder::default()
+    }
+}
+
+impl Encoder for RawCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
+    }
 }
 
 /// A stream of one request.
@@ -48,18 +90,13 @@ impl Stream {
 
     /// Opens a stream whose first message tells no modes.
     pub async fn try_open(address: SocketAddr) -> Result<Self, Status> {
-        Self::over(client(address).await).await
-    }
-
-    /// Opens such a stream on a connection that others may have.
-    pub async fn over(mut client: tonic::client::Grpc<Channel>) -> Result<Self, Status> {
         let (sender, receiver) = mpsc::channel(4);
         let request = Request::new(ReceiverStream::new(receiver));
-        let path =
-            PathAndQuery::from_static("/envoy.service.ext_proc.v3.ExternalProcessor/Process");
         let codec = ProstCodec::default();
-        client.ready().await.unwrap();
-        let answers = client.streaming(request, path, codec).await?;
+        let answers = client(address)
+            .await
+            .streaming(request, PROCESS, codec)
+            .await?;
         Ok(Self {
             sender: Some(sender),
             answers: answers.into_inner(),

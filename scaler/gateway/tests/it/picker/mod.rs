@@ -5,5 +5,7 @@ pub mod data_plane;
 mod endings;
 mod health;
 mod hostile;
+mod memory;
+mod pace;
 mod picking;
 mod refusals;
