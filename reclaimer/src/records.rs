@@ -8,7 +8,7 @@ use tetris_reclaimer_core::{Clock, RecordFile, RecordId, RecordName};
 use tetris_service_kit::budget::Charge;
 use tetris_store_layout::{
     DecodeError, DerivedId, DerivedRecord, IdentityId, KnownRecords, LayoutError, ManifestId,
-    ObjectRef, RecordEntry, RecordUse, Store, StoreError, TensorId,
+    ObjectRef, RecordEntry, RecordUse, Store, StoreError, TensorId, TrustDomain,
 };
 
 use crate::record_memory::{RecordMemory, StoreNumber};
@@ -31,8 +31,26 @@ pub(crate) struct Record {
     pub(crate) last_use_ms: u64,
     /// The origin of a derived record; none for a manifest.
     pub(crate) origin: Option<Origin>,
+    /// The trust domain whose word it is; the owner for a manifest, which names none.
+    domain: TrustDomain,
     /// Share of memory for the objects; `None` if there was no room.
     memory: Option<Charge<StoreNumber>>,
+}
+
+/// A record that is damaged, or cannot be read.
+struct UnreadableRecord {
+    error: StoreError,
+    /// The trust domain whose word it is, if the record says so; else the owner.
+    domain: TrustDomain,
+}
+
+impl From<StoreError> for UnreadableRecord {
+    fn from(error: StoreError) -> Self {
+        Self {
+            error,
+            domain: TrustDomain::Owner,
+        }
+    }
 }
 
 /// The origin of a derived record.
@@ -52,8 +70,8 @@ pub(crate) struct Records {
     known: BTreeMap<RecordId, Record>,
     /// Records whose objects there was no memory to follow.
     not_followed: BTreeSet<RecordId>,
-    /// Damaged records that were reported, so that each is reported once.
-    damaged: BTreeSet<RecordId>,
+    /// Damaged records that were reported, so that each is reported once, and whose word they are.
+    damaged: BTreeMap<RecordId, TrustDomain>,
     /// Every manifest and derived record that was listed, damaged ones too: its memory, and when it
     /// was used last.
     listed: BTreeMap<RecordId, (u64, u64)>,
@@ -80,7 +98,7 @@ impl Records {
             memory,
             known: BTreeMap::new(),
             not_followed: BTreeSet::new(),
-            damaged: BTreeSet::new(),
+            damaged: BTreeMap::new(),
             listed: BTreeMap::new(),
             identities: Vec::new(),
             identities_stamp: None,
@@ -122,7 +140,7 @@ impl Records {
         }
         let before = self.known.len();
         self.known.retain(|id, _| listed.contains_key(id));
-        self.damaged.retain(|id| listed.contains_key(id));
+        self.damaged.retain(|id, _| listed.contains_key(id));
         self.not_followed.retain(|id| listed.contains_key(id));
         if self.known.len() < before {
             self.retry(store);
@@ -160,7 +178,7 @@ impl Records {
         store: &Store,
         id: RecordId,
         last_use_ms: u64,
-    ) -> Result<Option<Record>, StoreError> {
+    ) -> Result<Option<Record>, UnreadableRecord> {
         match id {
             RecordId::Manifest(manifest) => {
                 let Some(manifest) = store.manifest(manifest)? else {
@@ -177,16 +195,22 @@ impl Records {
                 };
                 let record = if derived.is_layout() {
                     self.read_layout(store, &derived, last_use_ms)
-                        .map_err(|source| StoreError::Record {
-                            path: store.object_path(&derived.object),
-                            source,
+                        .map_err(|source| UnreadableRecord {
+                            error: StoreError::Record {
+                                path: store.object_path(&derived.object),
+                                source,
+                            },
+                            domain: derived.key.domain(),
                         })?
                 } else {
                     let origin = Some(Origin::Tensor(derived.key.source()));
                     let object = std::iter::once(derived.object);
                     Record::new(&self.memory, origin, object, 1, last_use_ms)
                 };
-                Ok(Some(record))
+                Ok(Some(Record {
+                    domain: derived.key.domain(),
+                    ..record
+                }))
             }
         }
     }
@@ -269,6 +293,7 @@ impl Records {
                 bytes: *bytes,
                 last_use_ms: held_ms.max(clock.moment_ms(*last_use_ms)),
                 wanted,
+                domain: self.domain_of(id),
             }
         });
         let identities = self.identities.iter().map(|entry| RecordFile {
@@ -276,8 +301,16 @@ impl Records {
             bytes: entry.allocated,
             last_use_ms: clock.moment_ms(millis(entry.last_used)),
             wanted: false,
+            domain: TrustDomain::Owner,
         });
         listed.chain(identities).collect()
+    }
+
+    /// The trust domain whose word a record is.
+    fn domain_of(&self, id: &RecordId) -> TrustDomain {
+        let known = self.get(id).map(|record| record.domain);
+        let damaged = || self.damaged.get(id).copied();
+        known.or_else(damaged).unwrap_or_default()
     }
 
     fn look_at(
@@ -303,8 +336,8 @@ impl Records {
             }
             // It has gone meanwhile.
             Ok(None) => {}
-            Err(error) => {
-                if self.damaged.insert(id) {
+            Err(UnreadableRecord { error, domain }) => {
+                if self.damaged.insert(id, domain).is_none() {
                     changes.damaged.push(error);
                 }
             }
@@ -341,6 +374,7 @@ impl Record {
             total_bytes: 0,
             last_use_ms,
             origin,
+            domain: TrustDomain::Owner,
             memory: memory.charge(count),
         };
         if let Some(charge) = &mut record.memory {

@@ -6,6 +6,7 @@ mod freeing;
 mod keeping;
 mod pages;
 mod record_memory;
+mod record_shares;
 mod references;
 mod room;
 mod tenants;
