@@ -166,7 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn long_parts_of_bodies_are_cut_and_whole_together() {
-        let body: Vec<u8> = (0..PIECE * 2 + 1).map(|number| number as u8).collect();
+        let body: Vec<u8> = (0..=PIECE * 2).map(|number| number as u8).collect();
         for wrap in [Answer::RequestBody, Answer::ResponseBody] {
             let part = HttpBody {
                 body: Bytes::from(body.clone()),
@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(found.len(), 4);
             let mut whole = Vec::new();
             for (number, frame) in found.iter().take(3).enumerate() {
-                let (Some(Answer::RequestBody(body)) | Some(Answer::ResponseBody(body))) =
+                let Some(Answer::RequestBody(body) | Answer::ResponseBody(body)) =
                     decoded(frame).response
                 else {
                     panic!("expected a part of a body");

@@ -88,7 +88,7 @@ impl Service {
         }
     }
 
-    fn builder(&self, streams: u32, tasks: StreamTasks) -> http2::Builder<StreamTasks> {
+    fn builder(streams: u32, tasks: StreamTasks) -> http2::Builder<StreamTasks> {
         let mut http2 = http2::Builder::new(tasks);
         http2
             .timer(TokioTimer::new())
@@ -190,7 +190,7 @@ pub(super) async fn serve(
         Arc::clone(&ledger),
     );
     let tasks = StreamTasks::default();
-    let http2 = service.builder(streams, tasks.clone());
+    let http2 = Service::builder(streams, tasks.clone());
     let (of_calls, ledger_of_calls) = (Arc::clone(&activity), Arc::clone(&ledger));
     let answering = service_fn(move |request| {
         let progress = StreamProgress::new(service.reading);

@@ -171,15 +171,15 @@ mod tests {
         Part, ProcessingRequest, Struct, Value,
     };
 
-    fn headers(count: usize) -> Option<HeaderMap> {
+    fn headers(count: usize) -> HeaderMap {
         let header = HeaderValue {
             key: "a".to_owned(),
             value: "bc".to_owned(),
             raw_value: b"def"[..].into(),
         };
-        Some(HeaderMap {
+        HeaderMap {
             headers: vec![header; count],
-        })
+        }
     }
 
     fn of(part: Part) -> Parts {
@@ -193,11 +193,11 @@ mod tests {
     #[test]
     fn heads_trailers_and_bodies_are_counted() {
         let head = HttpHeaders {
-            headers: headers(3),
+            headers: Some(headers(3)),
             end_of_stream: true,
         };
         let trailers = HttpTrailers {
-            trailers: headers(3),
+            trailers: Some(headers(3)),
         };
         for part in [
             Part::RequestHeaders(head.clone()),

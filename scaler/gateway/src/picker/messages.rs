@@ -350,7 +350,7 @@ mod tests {
             .await;
         assert!(matches!(fault, Err(Fault::Broken(_))), "{fault:?}");
         // More than half of the budget.
-        let frames = message(&[1; MOST * 3 / 4]);
+        let frames = message(&vec![1; MOST * 3 / 4]);
         let frames = frames.chunks(16 << 10).map(<[u8]>::to_vec).collect();
         let mut many = of(frames);
         let Err(Fault::Refused(problem)) = many.next(MOST, Wait::ForBegin).await else {
