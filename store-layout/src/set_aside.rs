@@ -1,4 +1,4 @@
-//! Records that are set aside: they keep their bytes, and no process reads them (LAYOUT.md 5.8).
+//! Quarantined records: they keep their bytes, and no process reads them (LAYOUT.md 5.8).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
@@ -23,7 +23,7 @@ use crate::usage::RecordUse;
 
 /// Number of records that are moved before their folder is listed again, so that a folder of any length takes no memory.
 const BATCH: usize = 1024;
-/// Most files of one name that are set aside.
+/// Most files of one name that are quarantined.
 const MAX_OF_ONE_NAME: u32 = 1000;
 
 impl Store {
@@ -31,7 +31,7 @@ impl Store {
     /// Nothing of them is opened. Objects stay where they are. Returns the number of files moved.
     ///
     /// # Errors
-    /// When a file cannot be moved. Those that were moved before stay set aside.
+    /// When a file cannot be moved. Those that were moved before stay quarantined.
     pub fn set_records_aside(&self) -> Result<u64, StoreError> {
         let path = self.suspect_dir();
         make_private(&path)?;
@@ -53,7 +53,7 @@ impl Store {
                     let from = self.folder(folder);
                     let path = self.root().join(folder.name());
                     moved += u64::from(set_aside(from, &path, &name, &suspect, &to)?);
-                    crash::passed("record set aside");
+                    crash::passed("record quarantined");
                 }
             }
         }
@@ -63,8 +63,8 @@ impl Store {
         Ok(moved)
     }
 
-    /// Room of the files that were set aside, which count in the store's usage.
-    pub fn records_set_aside(&self) -> Result<RecordUse, IoError> {
+    /// Room of the files that were quarantined, which count in the store's usage.
+    pub fn records_quarantined(&self) -> Result<RecordUse, IoError> {
         let path = self.suspect_dir();
         let mut used = RecordUse::default();
         let folder = match open_folder(&path) {
@@ -90,7 +90,7 @@ impl Store {
         Ok(used)
     }
 
-    /// The folder of records that were set aside.
+    /// The folder of records that were quarantined.
     pub fn suspect_dir(&self) -> PathBuf {
         self.root().join(SUSPECT)
     }
@@ -137,7 +137,7 @@ fn set_aside(
     suspect: &OwnedFd,
     to: &OsStr,
 ) -> Result<bool, IoError> {
-    let failed = |error| IoError::new("set aside", path.join(name), error);
+    let failed = |error| IoError::new("quarantined", path.join(name), error);
     let mut free = to.to_owned();
     for number in 1..=MAX_OF_ONE_NAME {
         match fstatat(suspect, free.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
@@ -169,7 +169,7 @@ mod tests {
     fn records_are_moved_and_none_is_replaced() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
-        assert_eq!(store.records_set_aside().unwrap(), RecordUse::default());
+        assert_eq!(store.records_quarantined().unwrap(), RecordUse::default());
         let held = store.publish(b"held", Access::ReadOnly).unwrap();
         std::fs::write(dir.path().join(RECLAIMER_STATE), "learned").unwrap();
         std::fs::write(dir.path().join("manifests-v1/no record"), "x").unwrap();
@@ -181,7 +181,7 @@ mod tests {
         }
         let files = BATCH as u64 + 4;
         assert_eq!(store.set_records_aside().unwrap(), files);
-        let used = store.records_set_aside().unwrap();
+        let used = store.records_quarantined().unwrap();
         assert_eq!(used.files, files);
         assert!(used.bytes >= BATCH as u64 * 4096);
         assert_eq!(store.record_use().unwrap(), RecordUse::default());

@@ -178,10 +178,10 @@ fn stores(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
         by_store(stores, |s| s.records.not_followed),
     )?;
     out.family(
-        "store_records_set_aside",
+        "store_records_quarantined",
         None,
-        "Records that were set aside and are not read, since starts of the daemon ended while they read the store.",
-        by_store(stores, |s| s.records.set_aside),
+        "Records that were quarantined and are not read, since starts of the daemon ended while they read the store.",
+        by_store(stores, |s| s.records.quarantined),
     )?;
     out.family(
         "store_holders",

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use tetris_store_layout::{RECLAIMER_READING, Store, open_or_create_without_waiting};
 
-/// Number of deaths from which on a store's records are set aside.
+/// Number of deaths from which on a store's records are quarantined.
 const SET_ASIDE: u8 = 2;
 /// Number of deaths from which on a store is not read: its records were not the reason.
 const GIVE_UP: u8 = 4;
@@ -31,7 +31,7 @@ pub(super) struct ReadingMark {
 pub(super) enum Treatment {
     /// Its records are read.
     Read,
-    /// Its records are set aside first.
+    /// Its records are quarantined first.
     SetAside,
     /// It is not read.
     GiveUp,

@@ -81,7 +81,7 @@ impl Reclaimer {
             limit_bytes: limits.bytes,
             limit_files: limits.files,
             not_followed: tenant.records.not_followed() as u64,
-            set_aside: tenant.set_aside().files,
+            quarantined: tenant.set_aside().files,
         }
     }
 

@@ -35,7 +35,7 @@ impl Reclaimer {
                 store = config.name,
                 deaths,
                 moved,
-                "starts of the daemon ended while they read this store; its records are set aside"
+                "starts of the daemon ended while they read this store; its records are quarantined"
             );
             let store = Some(config.name.clone());
             self.errors.push((ErrorClass::Record, store));
@@ -54,7 +54,7 @@ impl Reclaimer {
         let learned = self.state_path(config);
         if let Err(error) = persisted_state::set_aside(&learned) {
             let path = learned.display();
-            tracing::warn!(store = config.name, %path, %error, "learned state is not set aside");
+            tracing::warn!(store = config.name, %path, %error, "learned state is not quarantined");
         }
         Store::open(&config.path)?.set_records_aside()
     }

@@ -44,7 +44,7 @@ pub(crate) struct Tenant {
     looked_at: bool,
     /// The mark on the store until a pass has read all of it.
     reading: Option<ReadingMark>,
-    /// Room of records that were set aside.
+    /// Room of records that were quarantined.
     set_aside: RecordUse,
 }
 
@@ -139,7 +139,7 @@ impl Tenant {
         }
     }
 
-    /// Room of records that were set aside.
+    /// Room of records that were quarantined.
     pub(crate) fn set_aside(&self) -> RecordUse {
         self.set_aside
     }
@@ -185,7 +185,7 @@ impl Tenant {
     /// Brings the catalog up to date. Returns the bytes that are new in it.
     pub(crate) fn refresh(&mut self, how: Refresh) -> Result<u64, StoreError> {
         if how == Refresh::Everything || !self.looked_at {
-            self.set_aside = self.store.records_set_aside()?;
+            self.set_aside = self.store.records_quarantined()?;
         }
         if !self.store.refresh(&mut self.catalog, how)? && self.looked_at {
             return Ok(0);
@@ -333,7 +333,7 @@ impl Tenant {
         }
     }
 
-    /// Memory of all records, of those that were set aside, too.
+    /// Memory of all records, of those that were quarantined, too.
     fn record_bytes(&self) -> u64 {
         self.records.used().plus(self.set_aside).bytes
     }

@@ -123,8 +123,8 @@ pub struct RecordStatus {
     /// Number of those whose objects the daemon has no memory to follow: their objects are freed by
     /// their own times.
     pub not_followed: u64,
-    /// Number of those that were set aside, since starts of the daemon ended while they read the store.
-    pub set_aside: u64,
+    /// Number of those that were quarantined, since starts of the daemon ended while they read the store.
+    pub quarantined: u64,
 }
 
 /// Volumes that pods have of their stores.

@@ -64,18 +64,18 @@ fn a_store_that_ends_two_starts_is_without_its_records_at_the_third_which_serves
     }
 
     let daemon = Daemon::start(&config, &[]);
-    daemon.says("its records are set aside");
+    daemon.says("its records are quarantined");
     eventually("a pass", || {
         (daemon.get("/status").contains("\"observed_ms\"")).then_some(())
     });
-    let set_aside = |store: &str| {
+    let quarantined = |store: &str| {
         daemon.metric(&format!(
-            "tetris_store_records_set_aside{{store=\"{store}\"}}"
+            "tetris_store_records_quarantined{{store=\"{store}\"}}"
         ))
     };
     // The manifest and its identity.
-    assert_eq!((set_aside("a"), set_aside("b")), (2.0, 0.0));
-    assert!(daemon.get("/status").contains("\"set_aside\":2"));
+    assert_eq!((quarantined("a"), quarantined("b")), (2.0, 0.0));
+    assert!(daemon.get("/status").contains("\"quarantined\":2"));
     assert_eq!((mark(&root), mark(other.root())), ("0".into(), "0".into()));
     assert_eq!(store.record_use().unwrap().files, 0);
     for socket in [store.daemon_socket(), other.daemon_socket()] {
@@ -131,8 +131,8 @@ fn records_that_are_set_aside_count_in_their_store() {
     let [a, b] = &status.stores[..] else {
         panic!("{:?}", status.stores);
     };
-    assert_eq!((a.records.files, a.records.set_aside), (0, 2));
-    assert_eq!(b.records.set_aside, 0);
+    assert_eq!((a.records.files, a.records.quarantined), (0, 2));
+    assert_eq!(b.records.quarantined, 0);
     assert!(a.inodes >= b.inodes + 3, "an object and two records");
     assert!(a.models.is_empty());
 }

@@ -49,7 +49,7 @@ const NOT_SHOWN: [(&str, &str); 13] = [
         "0 but for a store with millions of objects in records, or a hostile pod: for queries by hand",
     ),
     (
-        "tetris_store_records_set_aside",
+        "tetris_store_records_quarantined",
         "0 but after a crash loop by the content of a store, which the log and `/status` name",
     ),
     (

@@ -245,7 +245,7 @@ fn gauges_are_those_of_the_status() {
         ("store_record_bytes", &[("store", "a")], 50.0),
         ("store_record_limit_bytes", &[("store", "a")], 1_048_576.0),
         ("store_records_not_followed", &[("store", "a")], 3.0),
-        ("store_records_set_aside", &[("store", "a")], 4.0),
+        ("store_records_quarantined", &[("store", "a")], 4.0),
         ("store_inodes", &[("store", "a")], 26.0),
         ("store_limit_bytes", &[("store", "a")], 1_099_511_627_776.0),
         ("store_inode_limit", &[("store", "a")], 5_000.0),

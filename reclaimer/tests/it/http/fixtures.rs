@@ -269,7 +269,7 @@ pub fn store(name: &str) -> StoreStatus {
             limit_bytes: 1 << 20,
             limit_files: 100,
             not_followed: 3,
-            set_aside: 4,
+            quarantined: 4,
         },
         device: (0, 42),
         objects: object_ids(3),

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use tetris_scaler_dispatch::gpu::{Gpu, GpuId, ModelId};
 
 use super::contents::{Contents, PartNumbers};
+use super::device::Device;
 use super::executor::Executor;
 use super::limits::PARTS;
 use super::state::{State, Unload};
-use super::status::{GpuStatus, LinkStatus, ModelStatus, Residency, shown};
+use super::status::{GpuStatus, ModelStatus, Residency, shown};
 
 /// Bandwidth of a switch from the host while no executor has measured it, in bytes per second: PCIe
 /// 3.0 with 16 lanes.
@@ -22,25 +23,6 @@ pub(super) struct Question {
     pub parts: bool,
     /// Number of the gateway's changes when it asked.
     changes: u64,
-}
-
-/// Facts about its device that an executor's last page told.
-#[derive(Debug)]
-pub(super) struct Device {
-    uuid: Box<str>,
-    /// Names of its node and switch.
-    places: [String; 2],
-    bytes_per_s: Option<u64>,
-    /// Other devices, with bytes per second.
-    links: Vec<(Box<str>, u64)>,
-}
-
-impl Device {
-    fn has_links(&self, found: &[LinkStatus<'_>]) -> bool {
-        let found = found.iter().map(|link| (&*link.to, link.bytes_per_second));
-        let links = self.links.iter().map(|(to, speed)| (&**to, *speed));
-        links.eq(found)
-    }
 }
 
 impl State {

@@ -9,6 +9,7 @@
 //! - `client`: requests of the gateway's own to executors
 //! - `executor`: an executor
 //! - `state`, `learn`, `shared`: the scheduler, the facts that pages tell it, and its lock
+//! - `device`: the device of an executor
 //! - `models`, `contents`, `places`: the names and contents that executors tell, as numbers
 //! - `timer`, `follow`: the pool's tasks, for refusals by time and for pages
 //! - `grant`: a request that waits, and the right to send it
@@ -25,6 +26,7 @@
 
 mod client;
 mod contents;
+mod device;
 mod executor;
 mod follow;
 mod grant;

@@ -10,8 +10,8 @@ use tetris_scaler_dispatch::{Outcome, Rejection, RequestId};
 use tokio::sync::oneshot;
 
 use super::contents::PartNumbers;
+use super::device::Device;
 use super::executor::{Executor, ExecutorAddresses};
-use super::learn::Device;
 use super::models::Models;
 use super::places::Places;
 use super::report::Totals;

@@ -117,7 +117,7 @@ impl Certificate {
         }
     }
 
-    /// What tells a file from the one before it, also behind links that were exchanged.
+    /// Signs by which a file differs from the one before it, also behind links that were exchanged.
     fn stamps(&self) -> [Option<Stamp>; 2] {
         [&self.files.certificate, &self.files.key].map(|path| {
             let found = std::fs::metadata(path).ok()?;
