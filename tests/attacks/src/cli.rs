@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Parser;
 
-use crate::attack::{Attack, Context};
+use crate::attack::{Attack, Context, raise_limit};
+use crate::gateway::GatewayAttack;
 use crate::line::{End, Line};
 use crate::rights::Rights;
 use crate::victim;
@@ -19,6 +20,8 @@ use crate::victim;
 enum Cli {
     /// Attack the daemon from the pod that has this volume
     Attack(AttackArgs),
+    /// Attack a gateway from a client of its port
+    Gateway(GatewayArgs),
     /// Load a fresh model at an interval, and check every byte
     Victim(VictimArgs),
 }
@@ -38,6 +41,21 @@ struct AttackArgs {
     /// Directory of another user's models, in which this one may create files
     #[arg(long)]
     models: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct GatewayArgs {
+    /// The attack
+    attack: GatewayAttack,
+    /// Address of the gateway, which has the functions `victim`, `flood` and `zero`
+    #[arg(long)]
+    address: SocketAddr,
+    /// User of the pod
+    #[arg(long, default_value_t = 4711)]
+    user: u32,
+    /// Time after which it ends; without it, it ends with its standard input
+    #[arg(long)]
+    seconds: Option<u64>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -67,8 +85,13 @@ struct PodArgs {
 
 impl PodArgs {
     fn end(&self) -> End {
-        End::new(self.seconds.map(Duration::from_secs))
+        end_after(self.seconds)
     }
+}
+
+/// The end after so many seconds, or with the standard input.
+fn end_after(seconds: Option<u64>) -> End {
+    End::new(seconds.map(Duration::from_secs))
 }
 
 /// Runs the program.
@@ -83,6 +106,11 @@ pub fn main() -> Result<()> {
         .init();
     match Cli::parse() {
         Cli::Attack(args) => attack(args),
+        Cli::Gateway(args) => {
+            Rights::User(args.user).take()?;
+            raise_limit()?;
+            args.attack.run(args.address, &end_after(args.seconds))
+        }
         Cli::Victim(VictimArgs { pod, every_ms }) => {
             Rights::User(pod.user).take()?;
             let interval = Duration::from_millis(every_ms);

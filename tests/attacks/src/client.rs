@@ -14,7 +14,7 @@ use tetris_wire::FrameHeader;
 use tetris_wire::daemon::{Message, PROTOCOL};
 
 /// Longest wait for an answer.
-const ANSWER: Duration = Duration::from_secs(30);
+pub const ANSWER: Duration = Duration::from_secs(30);
 
 /// Path of the daemon's socket in a volume.
 pub fn socket(store: &Path) -> PathBuf {

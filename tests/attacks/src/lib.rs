@@ -1,4 +1,4 @@
-//! Hostile pods as programs: each attack that a review of the daemon found is a subcommand of `tetris-attack`.
+//! Hostile pods as programs: each attack that a review of the daemon and the gateway found is a subcommand of `tetris-attack`.
 //!
 //! An attacker is a process with the rights of a container: a user without capabilities, or root with those that a
 //! container runtime leaves by default. It has what a pod has: its store's read-only volume with the daemon's socket,
@@ -7,7 +7,8 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | [`attack`] | the attacks |
+//! | [`attack`] | the attacks on the daemon |
+//! | [`gateway`] | the attacks on a gateway |
 //! | [`victim`] | a pod that loads a fresh model at an interval and checks every byte |
 //! | [`rights`] | giving up rights |
 //! | [`client`] | a client of the daemon's socket that sends any bytes and descriptors |
@@ -17,6 +18,7 @@
 pub mod attack;
 pub mod cli;
 pub mod client;
+pub mod gateway;
 pub mod line;
 pub mod model;
 pub mod rights;

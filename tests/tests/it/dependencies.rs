@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 28] = [
+const MAY: [(&str, &[&str]); 29] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
@@ -118,6 +118,7 @@ const MAY: [(&str, &[&str]); 28] = [
         "tetris-density",
         &["tetris-agent", "tetris-conventions", "tetris-node"],
     ),
+    ("tetris-hostile", &[]),
     ("tetris-protocol-model", &[]),
     ("tetris-service-kit", &["tetris-conventions"]),
     (

@@ -1,7 +1,6 @@
 //! A gateway in a process of its own.
 
-use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,6 +9,8 @@ use http_body_util::Full;
 use hyper::Request;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+pub use tetris_hostile::address::free_address;
+use tetris_hostile::cgroup::Cgroup;
 use tokio::net::TcpStream;
 
 use crate::client;
@@ -23,43 +24,26 @@ pub struct Replica {
 
 impl Replica {
     pub fn start(path: &Path, address: SocketAddr, own: SocketAddr) -> Self {
-        Self::start_with(path, address, own, |_| {})
-    }
-
-    /// Starts it once `place` has put its process where it belongs.
-    pub fn start_with(
-        path: &Path,
-        address: SocketAddr,
-        own: SocketAddr,
-        place: impl FnOnce(u32),
-    ) -> Self {
-        let program = std::env::var("TETRIS_SIEGE_PROGRAM");
-        let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_tetris-gateway").to_owned());
         let picker = free_address();
-        // It reads its limits when it starts: the shell waits until it is in its place.
-        let mut command = Command::new("sh");
-        command.args(["-c", "read place && exec \"$0\" \"$@\"", &program]);
-        command
-            .args(["run", "--log", "error", "--config"])
-            .arg(path);
-        command.args([
-            "--listen",
-            &address.to_string(),
-            "--metrics-listen",
-            &own.to_string(),
-            "--picker-listen",
-            &picker.to_string(),
-        ]);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
-        let mut process = command.spawn().unwrap();
-        place(process.id());
-        let mut input = process.stdin.take().unwrap();
-        input.write_all(b"taken\n").unwrap();
+        let mut command = Command::new(program());
+        prepare(&mut command, path, [address, own, picker]);
         Self {
             address,
             own,
             picker,
-            process,
+            process: command.spawn().unwrap(),
+        }
+    }
+
+    /// Starts it in a cgroup.
+    pub fn start_in(cgroup: &Cgroup, path: &Path, address: SocketAddr, own: SocketAddr) -> Self {
+        let picker = free_address();
+        let prepare = |command: &mut Command| prepare(command, path, [address, own, picker]);
+        Self {
+            address,
+            own,
+            picker,
+            process: cgroup.start(program(), prepare).unwrap(),
         }
     }
 
@@ -112,19 +96,24 @@ impl Replica {
     }
 }
 
+fn program() -> String {
+    let program = std::env::var("TETRIS_SIEGE_PROGRAM");
+    program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_tetris-gateway").to_owned())
+}
+
+fn prepare(command: &mut Command, path: &Path, [address, own, picker]: [SocketAddr; 3]) {
+    command
+        .args(["run", "--log", "error", "--config"])
+        .arg(path)
+        .args(["--listen", &address.to_string()])
+        .args(["--metrics-listen", &own.to_string()])
+        .args(["--picker-listen", &picker.to_string()])
+        .stdout(Stdio::null());
+}
+
 impl Drop for Replica {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());
     }
-}
-
-/// An address that nobody has. Its host is this process's own: the ports of others, who may open thousands
-/// of connections meanwhile, are those of other hosts.
-pub fn free_address() -> SocketAddr {
-    let [low, high, ..] = std::process::id().to_le_bytes();
-    std::net::TcpListener::bind((Ipv4Addr::new(127, 1, high, low), 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }

@@ -47,7 +47,8 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
     })
 }
 
-fn connected(page: &SocketAddr, number: u64) -> std::io::Result<TcpStream> {
+/// Connects to a port from the address of a pod.
+pub(super) fn connected(page: &SocketAddr, number: u64) -> std::io::Result<TcpStream> {
     let SocketAddr::V4(page) = page else {
         return TcpStream::connect(page);
     };

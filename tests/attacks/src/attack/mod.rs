@@ -1,9 +1,10 @@
-//! The attacks.
+//! The attacks on the daemon.
 
 mod connections;
 mod descriptors;
 mod frames;
 mod fuse;
+mod headers;
 mod hoard;
 mod http;
 mod identities;
@@ -13,8 +14,10 @@ mod lingering;
 mod locks;
 mod metadata;
 mod python;
+mod records;
 mod sidecar;
 mod slow;
+mod unread;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
@@ -37,6 +40,12 @@ pub enum Attack {
     Lingering,
     /// Files of metadata alone, and many identities of one content
     Metadata,
+    /// Derived records without number, whose tables have as many sources or objects as is allowed
+    Records,
+    /// Files with headers of the largest size that the daemon reads, and above it
+    Headers,
+    /// Clients that do not read their answers, and ones that send a byte each second
+    Unread,
     /// 250,000 locks on files of its own
     Locks,
     /// POSIX and OFD read locks on every object of its store
@@ -129,6 +138,9 @@ impl Attack {
             (Self::Slow, Prepared::Slow(files)) => slow::run(&rounds, files),
             (Self::Lingering, _) => lingering::run(&rounds),
             (Self::Metadata, _) => metadata::run(&rounds),
+            (Self::Records, _) => records::run(&rounds),
+            (Self::Headers, _) => headers::run(&rounds),
+            (Self::Unread, _) => unread::run(&rounds),
             (Self::Locks, _) => locks::elsewhere(&rounds),
             (Self::PosixLocks, _) => locks::on_objects(&rounds),
             (Self::Leases, _) => leases::run(&rounds),
@@ -196,8 +208,8 @@ impl Rounds<'_> {
     }
 }
 
-/// As many descriptors as the process may have.
-fn raise_limit() -> Result<()> {
+/// Gives the process as many descriptors as it may have.
+pub(crate) fn raise_limit() -> Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
 }

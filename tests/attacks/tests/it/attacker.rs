@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -28,13 +29,17 @@ pub struct Program {
 impl Program {
     /// Starts `tetris-attack` with these arguments in a pod.
     pub fn start(pod: &Pod, name: &str, arguments: &[String]) -> Self {
+        let [volume, scratch] = [&pod.volume, &pod.scratch].map(|path| path.display().to_string());
+        let user = pod.user.to_string();
+        let of_pod = ["--store", &volume, "--scratch", &scratch, "--user", &user];
+        let of_pod = of_pod.map(str::to_owned);
+        Self::run(name, &[arguments, &of_pod].concat())
+    }
+
+    /// Starts `tetris-attack` with these arguments.
+    fn run(name: &str, arguments: &[String]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tetris-attack"))
             .args(arguments)
-            .arg("--store")
-            .arg(&pod.volume)
-            .arg("--scratch")
-            .arg(&pod.scratch)
-            .args(["--user", &pod.user.to_string()])
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -115,8 +120,19 @@ impl Attacker {
             arguments.extend(["--page".to_owned(), port.to_string()]);
         }
         arguments.extend(more.iter().map(|more| (*more).to_owned()));
+        Self::of(Program::start(pod, attack, &arguments))
+    }
+
+    /// Starts an attack on a gateway.
+    pub fn of_gateway(address: SocketAddr, attack: &str) -> Self {
+        let address = address.to_string();
+        let arguments = ["gateway", attack, "--address", &address].map(str::to_owned);
+        Self::of(Program::run(attack, &arguments))
+    }
+
+    fn of(program: Program) -> Self {
         Self {
-            program: Program::start(pod, attack, &arguments),
+            program,
             rounds: 0,
             counts: BTreeMap::new(),
             skipped: None,

@@ -3,85 +3,17 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tetris_agent::{Agent, LoadOptions};
 
 use crate::attacker::{Attacker, tell};
-use crate::node::{Node, Options, Pod, USER};
-use crate::usage::{Usage, bytes_read, damaged, files};
-use crate::victim::{self, Victim};
+use crate::node::{Options, USER};
+use crate::scene::Scene;
+use crate::usage::{bytes_read, files};
+use crate::victim::Victim;
 
 const MIB: u64 = 1 << 20;
-/// Loads of the victim, passes and volumes during an attack.
-const TIMES: usize = 3;
-/// Longest time for one of each: what is above it is held up.
-const STEP: Duration = Duration::from_secs(10);
-
-/// A node with a hostile pod, and one in another namespace.
-struct Scene {
-    node: Node,
-    hostile: Pod,
-    victim: Pod,
-}
-
-impl Scene {
-    fn new(options: &Options) -> Option<Self> {
-        let mut node = Node::start(options)?;
-        let victim = node.pod("green", "victim", victim::USER);
-        let hostile = node.pod("blue", "hostile", USER);
-        Some(Self {
-            node,
-            hostile,
-            victim,
-        })
-    }
-
-    /// The attack in force, after some rounds; `None` where it cannot be made, which is said.
-    fn attack(&self, name: &str, more: &[&str]) -> Option<Attacker> {
-        let mut attacker = Attacker::start(&self.node, &self.hostile, name, more);
-        attacker.rounds(2).then_some(attacker)
-    }
-
-    /// All others are served.
-    fn goes_on(&mut self) {
-        let passes = |node: &Node| node.metric("tetris_pass_duration_seconds_count");
-        let before = passes(&self.node);
-        let mut victim = Victim::start(&self.victim, Duration::from_millis(100));
-        let passing = self.node.passing_pod("green", "passing");
-        for _ in 0..TIMES {
-            let begun = Instant::now();
-            victim.loads(&self.node, 1);
-            self.node.publish(&passing);
-            self.node.unpublish(&passing);
-            let health = self.node.page("/healthz").unwrap();
-            assert!(health.starts_with("HTTP/1.1 200"), "{health}");
-            let took = begun.elapsed();
-            assert!(took < STEP, "{took:?}: {}", self.node.log());
-        }
-        self.node
-            .eventually("passes", |node| passes(node) >= before + TIMES as f64);
-        victim.stop(&self.node);
-    }
-
-    /// Ends an attack, and waits until no process has more open files than before.
-    fn end(mut self, attacker: Attacker, before: &Usage) {
-        let (rounds, counts) = attacker.stop();
-        tell(&format!("{rounds} rounds: {counts:?}"));
-        let open = |usage: &Usage, name: &str| usage.processes[name].open_files;
-        self.node.eventually("its descriptors are closed", |node| {
-            let now = node.usage();
-            let mut names = before.processes.keys();
-            // A connection for pages, and a file of a pass, may be open at any moment.
-            names.all(|name| open(&now, name) <= open(before, name) + 8)
-        });
-        for namespace in ["blue", "green"] {
-            let damaged = damaged(&self.node.store(namespace, 1));
-            assert_eq!(damaged, Vec::<std::path::PathBuf>::new(), "{namespace}");
-        }
-        self.node.stop();
-    }
-}
 
 /// An attack of which it matters only that nobody else notices.
 fn nobody_else_notices(name: &str, more: &[&str]) {
@@ -279,6 +211,31 @@ fn descriptors_of_every_kind_are_refused_and_closed() {
 #[test]
 fn malformed_messages_end_their_own_connection() {
     nobody_else_notices("frames", &[]);
+}
+
+/// A connection that is held for longer than the limits say is a wrong result of the attack itself.
+#[test]
+fn clients_that_do_not_read_or_send_a_byte_a_second_are_cut_off() {
+    let options = Options {
+        shipped_limit: true,
+        ..Options::default()
+    };
+    let Some(mut scene) = Scene::new(&options) else {
+        return;
+    };
+    let before = scene.node.usage();
+    let Some(mut attacker) = scene.attack("unread", &[]) else {
+        return;
+    };
+    scene.goes_on();
+    // Until each kind has come to its limit.
+    let ended = ["message-ended", "answers-ended", "head-ended", "page-ended"];
+    while !ended.iter().all(|kind| attacker.counts.contains_key(*kind)) {
+        attacker.rounds(1);
+    }
+    scene.goes_on();
+    scene.memory_returns(&before);
+    scene.end(attacker, &before);
 }
 
 /// A pod that declares what it does not map: the daemon keeps it, within the pod's own store.

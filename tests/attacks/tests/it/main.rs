@@ -6,11 +6,15 @@ mod api;
 mod attacker;
 mod attacks;
 mod derived;
+mod gateway;
+mod gateway_attacks;
+mod memory;
 #[path = "../../../../reclaimer/tests/it/namespace.rs"]
 mod namespace;
 mod node;
 #[path = "../../../../reclaimer/tests/shared/reachable.rs"]
 mod reachable;
+mod scene;
 mod soak;
 mod usage;
 mod victim;

@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::sys::statvfs::statvfs;
 use tetris_store_layout::{Store, TensorId};
@@ -41,16 +45,57 @@ impl Usage {
 impl ProcessUsage {
     fn of(id: u32) -> Self {
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-        let number = |name: &str| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let value = line.and_then(|line| line.split_whitespace().next());
-            value.map_or(0, |value| value.parse().unwrap())
-        };
         Self {
-            memory_kib: number("RssAnon:"),
+            memory_kib: number(&status, "RssAnon:"),
             open_files: fs::read_dir(format!("/proc/{id}/fd")).unwrap().count() as u64,
-            threads: number("Threads:"),
+            threads: number(&status, "Threads:"),
         }
+    }
+}
+
+/// Number that a process's status has after `name`.
+fn number(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.and_then(|line| line.split_whitespace().next());
+    value.map_or(0, |value| value.parse().unwrap())
+}
+
+/// Own resident memory of a process, in bytes.
+pub fn own_memory(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    number(&status, "RssAnon:") << 10
+}
+
+/// Watch of a process's own resident memory.
+pub struct MemoryWatch {
+    is_over: Arc<AtomicBool>,
+    /// Returns the most that was seen, in KiB.
+    thread: JoinHandle<u64>,
+}
+
+impl MemoryWatch {
+    /// Looks at the process every 5 ms, until it ends or the watch does.
+    pub fn start(id: u32) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            let mut most = 0;
+            while !ends.load(Ordering::Relaxed) {
+                let Ok(status) = fs::read_to_string(format!("/proc/{id}/status")) else {
+                    break;
+                };
+                most = most.max(number(&status, "RssAnon:"));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            most
+        });
+        Self { is_over, thread }
+    }
+
+    /// The most bytes that were seen.
+    pub fn stop(self) -> u64 {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap() << 10
     }
 }
 

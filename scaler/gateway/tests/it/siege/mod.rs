@@ -3,19 +3,17 @@
 //! `TETRIS_SIEGE_SECONDS` says for how long. `TETRIS_SIEGE_PROGRAM` names another gateway to try.
 
 mod attacks;
-mod cgroup;
-mod frames;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use http_body_util::Full;
+use tetris_hostile::cgroup::Cgroup;
 
 use crate::client::{infer, send_from, whole};
 use crate::gateway::function;
 use crate::instance::{Instance, Mode};
 use crate::replica::{Replica, free_address};
-use cgroup::Cgroup;
 
 /// Limit of the shipped Deployment.
 const LIMIT: u64 = 512 << 20;
@@ -50,7 +48,7 @@ fn seconds() -> u64 {
 
 #[tokio::test]
 async fn under_siege_the_gateway_serves_others_within_its_memory_and_gives_it_back() {
-    let cgroup = match Cgroup::new(LIMIT) {
+    let cgroup = match Cgroup::new("gateway", LIMIT) {
         Ok(cgroup) => cgroup,
         Err(reason) => {
             skipped(&reason);
@@ -77,9 +75,7 @@ async fn under_siege_the_gateway_serves_others_within_its_memory_and_gives_it_ba
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.toml");
     std::fs::write(&path, text.concat()).unwrap();
-    let mut gateway = Replica::start_with(&path, free_address(), free_address(), |process| {
-        cgroup.take(process);
-    });
+    let mut gateway = Replica::start_in(&cgroup, &path, free_address(), free_address());
     gateway.ready().await;
     for _ in 0..WARM {
         ask(gateway.address).await;

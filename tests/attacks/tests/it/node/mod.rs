@@ -4,6 +4,7 @@ mod csi;
 mod host;
 mod processes;
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use host::Host;
 pub use host::Pod;
 use processes::Processes;
+use tetris_hostile::cgroup::Cgroup;
 
 use crate::api::{Api, uid_of};
 use crate::usage::Usage;
@@ -30,7 +32,12 @@ pub struct Options {
     pub mount: &'static str,
     /// Lines of the table `csi`.
     pub csi: &'static str,
+    /// True for a broker in a cgroup with the memory limit of the shipped DaemonSet.
+    pub shipped_limit: bool,
 }
+
+/// Memory limit of the container `broker` in `deploy/base/node/daemon-set.yaml`, in bytes.
+const BROKER_LIMIT: u64 = 8 << 30;
 
 pub struct Node {
     processes: Processes,
@@ -43,8 +50,19 @@ impl Node {
     /// Starts a daemon that is registered with its kubelet; `None` for who is not root, which is said.
     pub fn start(options: &Options) -> Option<Self> {
         let host = Host::new()?;
+        let broker = options
+            .shipped_limit
+            .then(|| Cgroup::new("broker", BROKER_LIMIT))
+            .transpose();
+        let broker = match broker {
+            Ok(broker) => broker,
+            Err(reason) => {
+                let _ = writeln!(std::io::stderr(), "SKIPPED: limit of the broker: {reason}");
+                return None;
+            }
+        };
         let api = Api::new();
-        let mut processes = Processes::start(&host, &api, options);
+        let mut processes = Processes::start(&host, &api, options, broker);
         processes.eventually("the kubelet's sockets", || {
             let sockets = [host.csi().socket(), host.csi().registration_socket()];
             let connects = |path: &PathBuf| std::os::unix::net::UnixStream::connect(path).is_ok();
@@ -56,11 +74,48 @@ impl Node {
             api,
             host,
         };
-        node.eventually("readiness", |node| {
+        node.becomes_ready();
+        Some(node)
+    }
+
+    /// Waits until all of the daemon is ready.
+    fn becomes_ready(&mut self) {
+        self.eventually("readiness", |node| {
             node.page("/readyz")
                 .is_ok_and(|page| page.starts_with("HTTP/1.1 200"))
         });
-        Some(node)
+    }
+
+    /// Kills the broker, as the kernel does for want of memory, and starts it again. Returns the time until it serves
+    /// these pods and all of the daemon is ready.
+    pub fn restart_broker(&mut self, pods: &[&Pod]) -> Duration {
+        self.processes.restart("broker");
+        let begun = Instant::now();
+        for pod in pods {
+            self.serves(pod);
+        }
+        self.becomes_ready();
+        begun.elapsed()
+    }
+
+    /// Waits until a pod's store has its socket.
+    fn serves(&mut self, pod: &Pod) {
+        let socket = pod.volume.join("daemon");
+        self.eventually("the store's socket", |_| {
+            std::os::unix::net::UnixStream::connect(&socket).is_ok()
+        });
+    }
+
+    /// Takes a pod's volume away and removes its namespace, and waits until its store is gone.
+    pub fn leave(&mut self, pod: &Pod) {
+        self.unpublish(pod);
+        self.api.remove(&pod.namespace);
+        let begin = format!("{}.", pod.namespace);
+        self.eventually("the store of a namespace that is gone goes", |node| {
+            let stores = fs::read_dir(node.stores()).unwrap().flatten();
+            let mut names = stores.map(|entry| entry.file_name().into_string().unwrap());
+            !names.any(|name| name.starts_with(&begin))
+        });
     }
 
     /// A pod of `namespace` with its volume, and a directory of its own, which belongs to `user`.
@@ -75,10 +130,7 @@ impl Node {
             ..self.host.pod(namespace, name, user)
         };
         self.publish(&pod);
-        let socket = pod.volume.join("daemon");
-        self.eventually("the store's socket", |_| {
-            std::os::unix::net::UnixStream::connect(&socket).is_ok()
-        });
+        self.serves(&pod);
         pod
     }
 
@@ -130,6 +182,12 @@ impl Node {
     /// Process ids with the names of the processes.
     pub fn process_ids(&self) -> Vec<(&'static str, u32)> {
         self.processes.ids()
+    }
+
+    /// Process id of a process.
+    pub fn process_id(&self, name: &str) -> u32 {
+        let ids = self.process_ids();
+        ids.iter().find(|(other, _)| *other == name).unwrap().1
     }
 
     /// Use of memory, descriptors and threads by each process, and of the stores' tmpfs.

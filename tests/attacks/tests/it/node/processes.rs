@@ -4,12 +4,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tetris_hostile::cgroup::Cgroup;
 use tokio::runtime::Runtime;
 
 use super::host::Host;
@@ -41,6 +42,7 @@ const RETURNED_AT_ONCE: [(&str, &str); 3] = [
 /// Processes that run until this is dropped, and the API server that they use.
 pub struct Processes {
     all: Vec<Process>,
+    launch: Launch,
     /// True for the daemon of an earlier version: one process, with one server of pages.
     pub is_earlier: bool,
     _api: Runtime,
@@ -52,8 +54,57 @@ struct Process {
     log: PathBuf,
 }
 
+/// The way in which processes are started.
+struct Launch {
+    program: PathBuf,
+    config: PathBuf,
+    kubeconfig: PathBuf,
+    logs: PathBuf,
+    /// The broker's cgroup.
+    broker: Option<Cgroup>,
+}
+
+impl Launch {
+    /// Starts a process by its subcommand.
+    fn start(&self, name: &'static str, command: &str, user: Option<u32>) -> Process {
+        let log = self.logs.join(format!("{name}.log"));
+        let prepare = |process: &mut Command| {
+            if let Some(user) = user {
+                process.uid(user).gid(user);
+            }
+            let is_cluster = name != "volumes" && name != "broker";
+            process
+                // The cluster's process alone has it.
+                .envs(is_cluster.then_some(("KUBECONFIG", &self.kubeconfig)))
+                .envs(RETURNED_AT_ONCE)
+                .args([command, "--kubernetes", "--node", "node-1", "--config"])
+                .arg(&self.config)
+                .stderr(Stdio::from(append_to(&log)));
+        };
+        let cgroup = self.broker.as_ref().filter(|_| name == "broker");
+        let child = if let Some(cgroup) = cgroup {
+            cgroup.start(&self.program, prepare).unwrap()
+        } else {
+            let mut process = Command::new(&self.program);
+            prepare(&mut process);
+            process.spawn().unwrap()
+        };
+        Process { name, child, log }
+    }
+
+    /// Starts a process of this version.
+    fn start_part(&self, name: &'static str) -> Process {
+        let user = PROCESSES
+            .iter()
+            .find(|(other, _)| *other == name)
+            .unwrap()
+            .1;
+        self.start(name, name, user)
+    }
+}
+
 impl Processes {
-    pub fn start(host: &Host, api: &Api, options: &Options) -> Self {
+    pub fn start(host: &Host, api: &Api, options: &Options, broker: Option<Cgroup>) -> Self {
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(api.serve());
         let kubeconfig = host.path("kubeconfig");
@@ -64,47 +115,44 @@ impl Processes {
         fs::write(&kubeconfig, text).unwrap();
         let earlier = std::env::var_os(EARLIER).map(PathBuf::from);
         let is_earlier = earlier.is_some();
-        let config = configure(host, options, is_earlier);
-        let start = |name, program: &PathBuf, command, user: Option<u32>| {
-            let log = host.path(&format!("{name}.log"));
-            let mut process = Command::new(program);
-            if let Some(user) = user {
-                process.uid(user).gid(user);
-            }
-            let child = process
-                // The cluster's process alone has it.
-                .envs(
-                    (name != "volumes" && name != "broker").then_some(("KUBECONFIG", &kubeconfig)),
-                )
-                .envs(RETURNED_AT_ONCE)
-                .args([command, "--kubernetes", "--node", "node-1", "--config"])
-                .arg(&config)
-                .stderr(Stdio::from(fs::File::create(&log).unwrap()))
-                .spawn()
-                .unwrap();
-            Process { name, child, log }
+        let program = earlier.unwrap_or_else(|| {
+            let shipped = std::env::var_os(SHIPPED).map(PathBuf::from);
+            let own = || env!("CARGO_BIN_EXE_tetris-attacks-node").into();
+            reachable(shipped.unwrap_or_else(own), &host.path(""))
+        });
+        let launch = Launch {
+            program,
+            config: configure(host, options, is_earlier),
+            kubeconfig,
+            logs: host.path(""),
+            broker,
         };
-        let all = if let Some(earlier) = earlier {
-            vec![start("daemon", &earlier, "run", None)]
+        let all = if is_earlier {
+            vec![launch.start("daemon", "run", None)]
         } else {
-            let program = std::env::var_os(SHIPPED).map_or_else(
-                || env!("CARGO_BIN_EXE_tetris-attacks-node").into(),
-                PathBuf::from,
-            );
-            let program = reachable(program, &host.path(""));
             let start = |(name, user): (&'static str, Option<u32>)| {
                 let directory = host.path("run").join(name);
                 fs::create_dir_all(&directory).unwrap();
                 chown(&directory, user, user).unwrap();
-                start(name, &program, name, user)
+                launch.start_part(name)
             };
             PROCESSES.map(start).into()
         };
         Self {
             all,
+            launch,
             is_earlier,
             _api: runtime,
         }
+    }
+
+    /// Kills a process, as the kernel does for want of memory, and starts it again.
+    pub fn restart(&mut self, name: &'static str) {
+        let process = self.all.iter_mut().find(|process| process.name == name);
+        let process = process.unwrap();
+        process.child.kill().unwrap();
+        process.child.wait().unwrap();
+        *process = self.launch.start_part(name);
     }
 
     pub fn ids(&self) -> Vec<(&'static str, u32)> {
@@ -204,6 +252,12 @@ impl Drop for Processes {
             let _reaped = process.child.wait();
         }
     }
+}
+
+/// Opens a log: a process that is started again goes on with it.
+fn append_to(log: &Path) -> fs::File {
+    let mut options = fs::OpenOptions::new();
+    options.create(true).append(true).open(log).unwrap()
 }
 
 fn configure(host: &Host, options: &Options, earlier: bool) -> PathBuf {

@@ -1,19 +1,26 @@
 //! A memory cgroup, of version 2 or 1.
 
+use std::ffi::OsStr;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 /// A memory cgroup, removed when dropped.
+#[derive(Debug)]
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Makes one with this limit and without swap, or returns the reason that there is none.
-    pub fn new(limit: u64) -> Result<Self, String> {
+    /// Makes one for `process` of this test, with a limit of `bytes` and without swap.
+    ///
+    /// # Errors
+    /// The reason that there is none.
+    pub fn new(process: &str, bytes: u64) -> Result<Self, String> {
         let (root, file) = root()?;
-        let name = format!("tetris-test-{}-gateway", std::process::id());
+        let name = format!("tetris-test-{}-{process}", std::process::id());
         let cgroup = Self(root.join(name));
         let failed = |error| format!("cannot make the cgroup {}: {error}", cgroup.0.display());
         std::fs::create_dir(&cgroup.0).map_err(failed)?;
-        std::fs::write(cgroup.0.join(file), limit.to_string()).map_err(failed)?;
+        std::fs::write(cgroup.0.join(file), bytes.to_string()).map_err(failed)?;
         let swap = cgroup.0.join("memory.swap.max");
         if swap.exists() {
             std::fs::write(swap, "0").map_err(failed)?;
@@ -21,9 +28,26 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// Moves a process into it.
-    pub fn take(&self, process: u32) {
-        std::fs::write(self.0.join("cgroup.procs"), process.to_string()).unwrap();
+    /// Starts a program in it, with the arguments and all else that `prepare` adds. Its standard input is empty.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn start(
+        &self,
+        program: impl AsRef<OsStr>,
+        prepare: impl FnOnce(&mut Command),
+    ) -> io::Result<Child> {
+        // It reads its limits when it starts: the shell waits until it is in its place.
+        let mut command = Command::new("sh");
+        command.args(["-c", "read place && exec \"$0\" \"$@\""]);
+        command.arg(program).stdin(Stdio::piped());
+        prepare(&mut command);
+        let mut child = command.spawn()?;
+        std::fs::write(self.0.join("cgroup.procs"), child.id().to_string())?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(b"taken\n")?;
+        }
+        Ok(child)
     }
 }
 
