@@ -115,3 +115,54 @@ impl Tokens {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::extract::State;
+    use axum::http::Uri;
+    use axum::{Json, Router};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
+    async fn answer(
+        State(asked): State<Asked>,
+        uri: Uri,
+        Json(request): Json<Value>,
+    ) -> Json<Value> {
+        let mut asked = asked.lock().unwrap();
+        asked.push((uri.path().to_owned(), request["spec"].clone()));
+        let expires = "2030-01-01T00:00:00Z";
+        let status =
+            json!({"token": format!("token-{}", asked.len()), "expirationTimestamp": expires});
+        Json(json!({"metadata": {}, "spec": request["spec"], "status": status}))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_for_one_daemon_for_ten_minutes_and_ends_with_the_pod() {
+        let asked = Asked::default();
+        let router = Router::new()
+            .fallback(answer)
+            .with_state(Arc::clone(&asked));
+        let client = Client::new(router, "default");
+        let tokens = Tokens::new(client, "tetris-system", "tetris-scaler", Some("scaler-0"));
+        // Used again for four fifths of its life.
+        for (seconds, expected) in [(0, "token-1"), (479, "token-1"), (2, "token-2")] {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            assert_eq!(tokens.token("daemon-a").await.unwrap(), expected);
+        }
+        let (path, spec) = asked.lock().unwrap()[0].clone();
+        let account = "/api/v1/namespaces/tetris-system/serviceaccounts/tetris-scaler/token";
+        assert_eq!(path, account);
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "name": "scaler-0"});
+        let expected =
+            json!({"audiences": ["daemon-a"], "expirationSeconds": 600, "boundObjectRef": pod});
+        assert_eq!(spec, expected);
+        assert_eq!(tokens.token("daemon-b").await.unwrap(), "token-3");
+        assert_eq!(asked.lock().unwrap().len(), 3);
+    }
+}
