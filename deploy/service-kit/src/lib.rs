@@ -8,6 +8,7 @@
 //! - [`shutdown`]: signals, and the order to stop
 //! - [`http`]: a server with limits, and pages that all daemons have
 //! - [`metrics`]: metrics as OpenMetrics text
+//! - [`freed_pages`]: pages that the allocator gives back to the system
 //! - [`budget`]: bytes that clients share fairly
 //! - [`pace`]: the least rate of a peer, and the time that it may be behind
 //! - `bound_tls` (feature `bound-tls`): TLS with tokens that are good for one server alone
@@ -39,6 +40,7 @@ pub mod budget;
 pub mod clients;
 pub mod command;
 pub mod command_help;
+pub mod freed_pages;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod http;

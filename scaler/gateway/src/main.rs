@@ -1,5 +1,6 @@
 //! The command `tetris-gateway`.
 
+#[path = "../../../deploy/service-kit/allocator.rs"]
 mod allocator;
 
 use std::io::Write as _;
@@ -9,7 +10,7 @@ use anyhow::Result;
 use clap::Parser as _;
 use tetris_gateway::cli::{Cli, Command};
 use tetris_gateway::config::Config;
-use tetris_service_kit::command;
+use tetris_service_kit::{command, freed_pages};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -27,7 +28,7 @@ fn run(command: &Command) -> Result<()> {
             {
                 anyhow::bail!("TLS: the process already has a crypto provider");
             }
-            tetris_gateway::memory::give_back_by(allocator::give_back);
+            freed_pages::give_back_by(allocator::give_back);
             Ok(command::runtime()?.block_on(tetris_gateway::run::run(args))?)
         }
         Command::Completions(args) => args.run::<Cli>(),

@@ -1,10 +1,10 @@
 //! Memory that clients make the gateway hold: budgets that follow from the container's limit.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use tetris_service_kit::budget::Budget;
+use tetris_service_kit::freed_pages::give_back;
 
 use crate::config::Limits;
 
@@ -105,16 +105,6 @@ impl Memory {
     }
 }
 
-/// Returns freed pages to the system.
-type GiveBack = fn();
-
-static GIVE_BACK: OnceLock<GiveBack> = OnceLock::new();
-
-/// Sets the function that returns freed pages to the system. The allocator may keep them otherwise.
-pub fn give_back_by(function: GiveBack) {
-    let _first_one_counts = GIVE_BACK.set(function);
-}
-
 /// Returns pages to the system after each time of much use, for ever.
 pub(crate) async fn follow(memory: &Memory) {
     let mut peak = Peak::default();
@@ -122,9 +112,7 @@ pub(crate) async fn follow(memory: &Memory) {
         tokio::time::sleep(LOOK).await;
         let used = memory.heads.used().saturating_add(memory.bodies.used());
         let used = used.saturating_add(memory.pages.used());
-        if peak.is_over(used)
-            && let Some(give_back) = GIVE_BACK.get()
-        {
+        if peak.is_over(used) {
             // It may take milliseconds.
             drop(tokio::task::spawn_blocking(give_back).await);
         }
