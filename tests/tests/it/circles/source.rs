@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemUse, Macro, UseTree};
+use syn::{Attribute, Expr, ExprLit, Item, ItemUse, Lit, Macro, Meta, UseTree};
 
 /// Names from the crate's root; the root itself is empty.
 pub type ModulePath = Vec<String>;
@@ -78,14 +78,12 @@ fn parse_items(
             collected.module.children.push(name.clone());
             let inside = folder.join(&name);
             path.push(name);
-            match &module.content {
-                Some((_, items)) => parse_items(items, &inside, path, modules),
-                None => parse_file(
-                    &file_of(folder, path.last().unwrap()),
-                    &inside,
-                    path,
-                    modules,
-                ),
+            if let Some((_, items)) = &module.content {
+                parse_items(items, &inside, path, modules);
+            } else {
+                let given = given_path(&module.attrs).map(|given| folder.join(given));
+                let file = given.unwrap_or_else(|| file_of(folder, path.last().unwrap()));
+                parse_file(&file, &inside, path, modules);
             }
             path.pop();
         } else {
@@ -93,6 +91,23 @@ fn parse_items(
         }
     }
     modules.insert(path.clone(), collected.module);
+}
+
+/// Path of a module's file that an attribute gives, from the folder of a crate's root.
+fn given_path(attributes: &[Attribute]) -> Option<String> {
+    let mut given = attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("path"));
+    let Meta::NameValue(value) = &given.next()?.meta else {
+        return None;
+    };
+    match &value.value {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => Some(text.value()),
+        _ => None,
+    }
 }
 
 fn file_of(folder: &Path, name: &str) -> PathBuf {

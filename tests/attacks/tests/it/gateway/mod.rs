@@ -32,7 +32,7 @@ const ATTACKED: &str = "TETRIS_ATTACKED_GATEWAY";
 pub struct Gateway {
     pub address: SocketAddr,
     process: Child,
-    /// Own memory after the first requests, in bytes.
+    /// Private memory after the first requests, in bytes.
     before: u64,
     _instances: Instances,
     _folder: TempDir,
