@@ -1,7 +1,6 @@
 //! Connections of gRPC servers, within limits: tonic accepts any number, and waits for the first bytes of each.
 
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,23 +17,22 @@ use crate::clients::{Clients, Place};
 /// Length of the first bytes of HTTP/2, with the head of a frame.
 const BEGIN: usize = 33;
 
-/// Returns connections as they come, as many as `clients` has places for. Each has so much time to `begin`, and keeps
-/// what `admit` gives for its address; without that it is closed at once, so that others' connections stay.
-pub fn accept<H>(
+/// Returns connections as they come, as many as `clients` has places for; more are closed at once, so that others'
+/// connections stay. Each has so much time to `begin`.
+pub fn accept(
     listener: TcpListener,
     clients: Clients,
     begin: Duration,
-    admit: impl Fn(IpAddr) -> Option<H>,
-) -> impl Stream<Item = io::Result<GrpcConnection<H>>> {
+) -> impl Stream<Item = io::Result<GrpcConnection>> {
     TcpListenerStream::new(listener).filter_map(move |accepted| {
         let opened = accepted.map(|stream| {
             let address = stream.peer_addr().ok()?.ip();
-            let Some(held) = clients.enter(address).zip(admit(address)) else {
+            let Some(place) = clients.enter(address) else {
                 tracing::debug!(%address, "too many connections");
                 return None;
             };
             drop(stream.set_nodelay(true));
-            Some(GrpcConnection::new(stream, begin, held))
+            Some(GrpcConnection::new(stream, begin, place))
         });
         std::future::ready(opened.transpose())
     })
@@ -42,26 +40,26 @@ pub fn accept<H>(
 
 /// A connection with its place, which ends if it does not begin in time.
 #[derive(Debug)]
-pub struct GrpcConnection<H> {
+pub struct GrpcConnection {
     stream: TcpStream,
     /// Number of bytes that must come before the time is over.
     missing: usize,
     late: Pin<Box<Sleep>>,
-    _held: (Place, H),
+    _place: Place,
 }
 
-impl<H> GrpcConnection<H> {
-    fn new(stream: TcpStream, begin: Duration, held: (Place, H)) -> Self {
+impl GrpcConnection {
+    fn new(stream: TcpStream, begin: Duration, place: Place) -> Self {
         Self {
             stream,
             missing: BEGIN,
             late: Box::pin(sleep(begin)),
-            _held: held,
+            _place: place,
         }
     }
 }
 
-impl<H> Connected for GrpcConnection<H> {
+impl Connected for GrpcConnection {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
@@ -69,7 +67,7 @@ impl<H> Connected for GrpcConnection<H> {
     }
 }
 
-impl<H: Unpin> AsyncRead for GrpcConnection<H> {
+impl AsyncRead for GrpcConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -87,7 +85,7 @@ impl<H: Unpin> AsyncRead for GrpcConnection<H> {
     }
 }
 
-impl<H: Unpin> AsyncWrite for GrpcConnection<H> {
+impl AsyncWrite for GrpcConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -92,7 +92,7 @@ pub async fn serve(
     let service = service(published, limits, stopped.clone());
     let most_streams = u32::try_from(limits.streams_per_address).unwrap_or(u32::MAX);
     let clients = Clients::new(limits.connections, limits.connections_per_address);
-    let connections = accept(listener, clients, limits.begin, |_| Some(()));
+    let connections = accept(listener, clients, limits.begin);
     let serving = Server::builder()
         .timeout(CALL_TIMEOUT)
         // Calls share the connection with streams.

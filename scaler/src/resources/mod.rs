@@ -38,6 +38,6 @@ pub use profile::{
 };
 pub use rollout::RolloutSpec;
 pub use scale_in::ScaleInSpec;
-pub use served_paths::{MAX_PATHS, PathsError, ServedPaths};
+pub use served_paths::{PathsError, ServedPaths};
 pub use status::{Condition, ConfigurationStatus, InferenceFunctionStatus};
 pub use template::{CheckedTemplate, PodTemplate};

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use thiserror::Error;
 
 /// Largest number of patterns of one function.
-pub const MAX_PATHS: usize = 64;
+const MAX_PATHS: usize = 64;
 /// Longest pattern, in bytes.
 const MAX_PATTERN: usize = 256;
 /// Largest number of `*` in a pattern: each may cost a pass over a segment.
