@@ -43,7 +43,7 @@ _OF_KERNELS = ("VLLM_CPU_MOE_PREPACK", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA",
 
 def sources(stock: DefaultModelLoader, model_config: ModelConfig) -> dict[str, str]:
     """Return ids of the files that vLLM would read, by name. Files that are not there yet are downloaded."""
-    folder, files, _, _ = stock._prepare_weights(
+    folder, files, *_ = stock._prepare_weights(
         model_config.model,
         None,
         model_config.revision,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from vllm.config import ModelConfig, VllmConfig
 from vllm.config.load import LoadConfig
-from vllm.model_executor.layers.attention import is_deferred_attention_layer
 from vllm.model_executor.layers.quantization.base_config import QuantizeMethodBase
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader, _has_online_quant
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
@@ -26,6 +25,7 @@ from tetris._vllm import LOAD_FORMAT, key, state
 from tetris._vllm.device import hollow_parameters, mirror_of, written
 from tetris._vllm.memory import count_shared_pages_once, give_back
 from tetris._vllm.packed import packing
+from tetris._vllm.versions import create_model, is_attention_processed_after_loading
 
 if TYPE_CHECKING:
     from tetris.torch import Layout
@@ -202,7 +202,7 @@ class _Load:
         with set_default_torch_dtype(self._model_config.dtype):
             # On the CPU its weights are memory that nobody has touched: they take no room.
             with self._device, nullcontext() if self._mirror is None else hollow_parameters():
-                model = self._stock.create_model(self._vllm_config, self._model_config, self._prefix)
+                model = create_model(self._stock, self._vllm_config, self._model_config, self._prefix)
             state.write(model, self._placed(layout), layout.attributes)
             with _processed(model):
                 process_weights_after_loading(model, self._model_config, self._device)
@@ -231,10 +231,9 @@ class _Recording(DefaultModelLoader):
 
     before: state.Before
 
-    def create_model(self, vllm_config: VllmConfig, model_config: ModelConfig, prefix: str = "") -> torch.nn.Module:
-        model = super().create_model(vllm_config, model_config, prefix)
+    def load_weights(self, model: torch.nn.Module, model_config: ModelConfig) -> None:
         self.before = state.Before(model)
-        return model
+        super().load_weights(model, model_config)
 
 
 @contextmanager
@@ -258,7 +257,7 @@ def _processed(model: torch.nn.Module) -> Iterator[None]:
         method = getattr(module, "quant_method", None)
         if isinstance(method, QuantizeMethodBase):
             owners.append(method)
-        if is_deferred_attention_layer(module):
+        if is_attention_processed_after_loading(module):
             owners.append(module)
     for owner in owners:
         owner.process_weights_after_loading = _nothing
