@@ -7,6 +7,7 @@ use kube::config::InferConfigError;
 use kube::{Client, Config};
 use tetris_conventions::cgroup::memory_limit;
 use tetris_scaler_core::{InventoryLimits, Settings, Spread};
+use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
 use tetris_service_kit::shutdown::{signals, until};
 use tetris_service_kit::tls_roots::{RootsError, roots_for};
@@ -72,6 +73,7 @@ pub enum RunError {
 /// Fails if an argument is invalid, an address is taken, or no API server is configured.
 pub async fn run(args: &Run) -> Result<(), RunError> {
     let stop = signals().map_err(RunError::Signals)?;
+    tokio::spawn(freed_pages::follow());
     run_with(args, client().await?, stop).await
 }
 

@@ -1,6 +1,6 @@
 """One engine of vLLM in this process, driven by lines of JSON: commands on standard input, answers on standard output.
 
-python3 engine.py [--stand-in]      --stand-in: on the CPU, where there is no GPU to say anything about
+python3 engine.py [--simulated]      --simulated: on the CPU, where there is no GPU to say anything about
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def synchronize() -> None:
 class Engine:
     """An engine, and what is measured of it."""
 
-    def __init__(self, *, stand_in: bool) -> None:
-        self._stand_in = stand_in
+    def __init__(self, *, is_simulated: bool) -> None:
+        self._is_simulated = is_simulated
         self._spans = Spans()
         self._sized: dict[str, int] = {}
         self._warnings: list[str] = []
@@ -78,7 +78,7 @@ class Engine:
         spans = self._spans
         spans.time(base_loader.BaseModelLoader, "load_model", "load")
         spans.time(base_loader, "initialize_model", "create")
-        if self._stand_in:
+        if self._is_simulated:
             from vllm.v1.worker import cpu_worker
 
             worker = cpu_worker.CPUWorker
@@ -185,7 +185,7 @@ class Engine:
         }
         rollup = Path("/proc/self/smaps_rollup").read_text().splitlines()
         found["Pss"] = next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Pss:"))
-        if not self._stand_in:
+        if not self._is_simulated:
             torch.cuda.empty_cache()
             free, total = torch.cuda.mem_get_info()
             found |= {"device_used": total - free, "device_total": total}
@@ -206,7 +206,7 @@ class Engine:
 
 def main() -> None:
     """Serve commands until standard input ends."""
-    stand_in = "--stand-in" in sys.argv[1:]
+    is_simulated = "--simulated" in sys.argv[1:]
     os.environ |= {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_NO_USAGE_STATS": "1",
@@ -215,7 +215,7 @@ def main() -> None:
         "VLLM_USE_FLASHINFER_SAMPLER": "0",
         "HF_HUB_OFFLINE": "1",
     }
-    if stand_in:
+    if is_simulated:
         os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     # vLLM logs to standard output.
     said = os.fdopen(os.dup(1), "w")
@@ -228,7 +228,7 @@ def main() -> None:
     begin = time.perf_counter()
     import vllm  # noqa: F401
 
-    engine = Engine(stand_in=stand_in)
+    engine = Engine(is_simulated=is_simulated)
     reply({"imported_s": time.perf_counter() - begin})
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         name: getattr(engine, name) for name in ("load", "generate", "sleep", "wake", "memory", "weight_bytes")

@@ -1,9 +1,9 @@
 """vLLM over the GPU mirror beside vLLM as it is: tokens, device memory, times, sizes of caches, sleep and wake.
 
-    python3 measure.py [--bin DIR] [--out DIR] [--work DIR] [--limit-s 480] [--only STEP,...] [--stand-in]
+    python3 measure.py [--bin DIR] [--out DIR] [--work DIR] [--limit-s 480] [--only STEP,...] [--simulated]
 
 It needs the programs `tetris` and `tetris-node`: those of the pack, or those of --bin. Each figure is in
-OUT/engines.json as soon as it is taken. A step that fails says why, and the others go on. With --stand-in it runs on
+OUT/engines.json as soon as it is taken. A step that fails says why, and the others go on. With --simulated it runs on
 the CPU, with a small model and a mirror without a GPU (the example `simulated` of tetris-gpu-mirror in --bin), to try
 the program.
 """
@@ -36,7 +36,7 @@ class Failed(Exception):
 
 
 class Results:
-    """What is known so far, in a file that is whole at any time."""
+    """Figures and outcomes so far, in a file that is whole at any time."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -96,7 +96,7 @@ class Child:
         self._run = run
         self.name = name
         self._log = (run.out / f"engine-{name}.txt").open("w")
-        command = [sys.executable, os.fspath(HERE / "engine.py"), *(["--stand-in"] if run.stand_in else [])]
+        command = [sys.executable, os.fspath(HERE / "engine.py"), *(["--simulated"] if run.is_simulated else [])]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=run.environment
         )
@@ -145,7 +145,7 @@ class Run:
     """One run of all measurements."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.stand_in: bool = options.stand_in
+        self.is_simulated: bool = options.simulated
         self._bin: Path = options.bin.resolve()
         self.out: Path = options.out.resolve()
         self.out.mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ class Run:
         store = self._work / "store"
         self._command("init", "--no-mount", os.fspath(store))
         log = (self.out / "daemon.txt").open("w")
-        if self.stand_in:
+        if self.is_simulated:
             command = [self._bin / "simulated", store, store / "gpu", str(2 * GIB)]
         else:
             config = self._work / "node.toml"
@@ -244,7 +244,7 @@ class Run:
     def options(self, *, shares: bool, **more: Any) -> dict[str, Any]:
         """Return options of an engine."""
         options: dict[str, Any] = {"enforce_eager": True, "load_format": "tetris" if shares else "auto", **more}
-        if not self.stand_in:
+        if not self.is_simulated:
             options |= {"attention_config": {"backend": "TRITON_ATTN"}}
         elif shares:
             options |= {"model_loader_extra_config": {"device": "simulated"}}
@@ -278,7 +278,7 @@ class Four:
     def measure(self) -> None:
         """Load all, and keep what that shows."""
         run, folder = self._run, self._run.model(self._name)
-        fixed = {"kv_cache_memory_bytes": 1 * GIB} | self._options if not run.stand_in else self._options
+        fixed = {"kv_cache_memory_bytes": 1 * GIB} | self._options if not run.is_simulated else self._options
         stock_options, shared_options = run.options(shares=False, **fixed), run.options(shares=True, **fixed)
         before = run.used(self.stock)
         stock = self.stock.ask("load", folder=folder, options=stock_options)
@@ -299,7 +299,7 @@ class Four:
         self.keep("second over the mirror", second)
         two = run.used(self.stock) - begin
         self.keep("device memory of one and two engines, mirror", [one, two])
-        if not run.stand_in:
+        if not run.is_simulated:
             empty = two_stock - 2 * weights
             self.keep("copies on the device for two engines, beyond two empty ones", ratio(two - empty, weights))
         tokens = [each["tokens"] for each in (stock, second_stock, first, second)]
@@ -364,7 +364,7 @@ def caches(run: Run) -> None:
         for child in children.values():
             child.end()
     try:
-        if not run.stand_in:
+        if not run.is_simulated:
             options = run.options(shares=True, gpu_memory_utilization=0.92)
             loaded = last.ask("load", folder=folder, options=options)
             run.results.keep("cache at 0.92, weights there", {"cache_bytes": loaded.get("cache_bytes")})
@@ -428,8 +428,8 @@ STEPS: dict[str, tuple[list[str], Callable[[Run], None]]] = {
     "graphs": (["1b"], graphs),
     "sleeps": (["7b"], sleeps),
 }
-#: What the stand-in shows of it.
-STAND_IN = {"tiny": (["tiny"], compare("tiny", 2, 4, 8))}
+#: Steps over the simulated device.
+SIMULATED = {"tiny": (["tiny"], compare("tiny", 2, 4, 8))}
 
 
 def main() -> int:
@@ -440,9 +440,9 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=Path("/tmp/tetris-gpu-engines"))
     parser.add_argument("--limit-s", type=float, default=480)
     parser.add_argument("--only", default=None)
-    parser.add_argument("--stand-in", action="store_true")
+    parser.add_argument("--simulated", action="store_true")
     options = parser.parse_args()
-    all_steps = STAND_IN if options.stand_in else STEPS
+    all_steps = SIMULATED if options.simulated else STEPS
     chosen = list(all_steps) if options.only is None else options.only.split(",")
     if unknown := sorted(set(chosen) - set(all_steps)):
         parser.error(f"no step {unknown[0]}: expected some of {', '.join(all_steps)}")

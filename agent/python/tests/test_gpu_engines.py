@@ -97,7 +97,7 @@ def test_a_folder_that_is_no_pack_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "kept").read_text() == "not a part"
 
 
-#: Stands in for an engine: answers as the real one does.
+#: A made-up engine: answers as the real one does.
 ENGINE = """
 import json, sys
 print(json.dumps({"imported_s": 0.1}), flush=True)
@@ -133,7 +133,7 @@ def measured(tmp_path: Path, *, fails: bool) -> tuple[int, dict[str, object]]:
         (place / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
         (place / "bin" / name).chmod(0o755)
     out = tmp_path / "out"
-    command = [sys.executable, place / "measure.py", "--stand-in", "--out", out, "--work", tmp_path / "work"]
+    command = [sys.executable, place / "measure.py", "--simulated", "--out", out, "--work", tmp_path / "work"]
     done = subprocess.run([*command, "--limit-s", "120"], capture_output=True, text=True, timeout=150)
     found: dict[str, object] = json.loads((out / "engines.json").read_text())
     return done.returncode, found
@@ -162,7 +162,7 @@ def test_a_step_that_fails_says_why_and_keeps_what_was_measured_before(tmp_path:
 
 
 def test_measurements_without_their_programs_say_what_is_missing(tmp_path: Path) -> None:
-    command = [sys.executable, PROGRAMS / "measure.py", "--stand-in", "--bin", tmp_path / "nothing"]
+    command = [sys.executable, PROGRAMS / "measure.py", "--simulated", "--bin", tmp_path / "nothing"]
     done = subprocess.run(
         [*command, "--out", tmp_path / "out", "--work", tmp_path / "work"], capture_output=True, text=True, timeout=60
     )

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::{ListenError, Plain, listen, serve};
 use tetris_service_kit::shutdown::{signals, until};
 use thiserror::Error;
@@ -78,6 +79,7 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
         pages = %pages.unwrap_or(args.metrics_listen),
         "listening"
     );
+    tokio::spawn(freed_pages::follow());
     webhook.serve(stop).await
 }
 

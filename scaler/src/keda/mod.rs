@@ -14,6 +14,7 @@
 //! **Replicas.** Any replica can answer. One without a decision answers UNAVAILABLE, and its
 //! streams wait for the first decision.
 
+mod calls;
 mod serve;
 mod services;
 mod stream;

@@ -13,6 +13,7 @@ use tonic::{Request, Response, Status};
 
 use crate::state::Snapshot;
 
+use super::calls::LimitedCalls;
 use super::services::external_scaler_server::{ExternalScaler, ExternalScalerServer};
 use super::stream::{self, Feed, Responses};
 use super::target::{METRIC, NoTarget, Target, replicas, spec, value};
@@ -22,7 +23,8 @@ use super::wire::{
 
 /// Maximum size of a request: a name, a namespace and a few words of metadata.
 const MAX_REQUEST_BYTES: usize = 64 << 10;
-const MAX_HEADER_BYTES: u32 = 16 << 10;
+/// Maximum size of a head as HTTP/2 counts it, with 32 bytes for each field: KEDA's have some 600.
+const MAX_HEADER_BYTES: u32 = 4 << 10;
 /// Bytes of requests that a stream, and a connection, may have on its way.
 const WINDOW: u32 = 64 << 10;
 /// Timeout of a call. Answers come from memory; the time is for slow clients.
@@ -38,6 +40,10 @@ pub struct KedaLimits {
     pub streams: usize,
     /// Maximum number of streams of one address. One KEDA may have all.
     pub streams_per_address: usize,
+    /// Maximum number of calls that are not answered yet, and of streams whose first message has not come.
+    pub calls: usize,
+    /// Maximum number of them of one address.
+    pub calls_per_address: usize,
     /// Maximum number of connections; more are closed at once.
     pub connections: usize,
     /// Maximum number of connections of one address. KEDA has one for each of its processes.
@@ -53,8 +59,10 @@ impl Default for KedaLimits {
         Self {
             streams: 8_192,
             streams_per_address: 4_096,
+            calls: 2_048,
+            calls_per_address: 1_024,
             connections: 1_024,
-            connections_per_address: 16,
+            connections_per_address: 8,
             begin: Duration::from_secs(10),
             stop: Duration::from_secs(5),
         }
@@ -93,6 +101,7 @@ pub async fn serve(
     let most_streams = u32::try_from(limits.streams_per_address).unwrap_or(u32::MAX);
     let clients = Clients::new(limits.connections, limits.connections_per_address);
     let connections = accept(listener, clients, limits.begin);
+    let calls = Clients::new(limits.calls, limits.calls_per_address);
     let serving = Server::builder()
         .timeout(CALL_TIMEOUT)
         // Calls share the connection with streams.
@@ -102,7 +111,7 @@ pub async fn serve(
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .initial_connection_window_size(WINDOW)
         .initial_stream_window_size(WINDOW)
-        .add_service(service)
+        .add_service(LimitedCalls::new(service, calls))
         .serve_with_incoming_shutdown(connections, until(stopped));
     let overdue = async {
         stop.await;

@@ -15,6 +15,8 @@ pub const METRIC: &str = "tetris-replicas";
 
 /// Maximum length of an error's message, in characters.
 const MAX_MESSAGE_CHARS: usize = 512;
+/// Longest name of an object in Kubernetes.
+const MAX_NAME_BYTES: usize = 253;
 
 /// Keys of the trigger's metadata.
 const FUNCTION: &str = "function";
@@ -103,6 +105,14 @@ pub enum NoTarget {
         /// Name of the function.
         function: String,
     },
+    /// A name that no object can have.
+    #[error("expected at most {MAX_NAME_BYTES} bytes in {field}, found {found}")]
+    LongName {
+        /// Name of the field.
+        field: &'static str,
+        /// Number of its bytes.
+        found: usize,
+    },
     /// No decision since the start.
     #[error("no decision yet; retry")]
     Undecided,
@@ -121,6 +131,7 @@ impl From<NoTarget> for Status {
         let message: String = why.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
         match why {
             NoTarget::MissingField { .. }
+            | NoTarget::LongName { .. }
             | NoTarget::NoReference
             | NoTarget::UnknownMetric { .. } => Self::invalid_argument(message),
             NoTarget::UnknownFunction { .. } | NoTarget::UnknownConfiguration { .. } => {
@@ -132,6 +143,15 @@ impl From<NoTarget> for Status {
     }
 }
 
+/// Returns a name that Kubernetes can have: a stream keeps it.
+fn bounded(field: &'static str, name: String) -> Result<String, NoTarget> {
+    let found = name.len();
+    let fits = found <= MAX_NAME_BYTES;
+    // Without the room that the message had for more.
+    let shrunk = || name.into_boxed_str().into_string();
+    fits.then(shrunk).ok_or(NoTarget::LongName { field, found })
+}
+
 impl TryFrom<ScaledObjectRef> for Target {
     type Error = NoTarget;
 
@@ -139,12 +159,13 @@ impl TryFrom<ScaledObjectRef> for Target {
         let mut field = |field, expected| {
             let found = from.scaler_metadata.remove(field);
             let found = found.filter(|found| !found.is_empty());
-            found.ok_or(NoTarget::MissingField { field, expected })
+            let found = found.ok_or(NoTarget::MissingField { field, expected })?;
+            bounded(field, found)
         };
         Ok(Self {
             function: field(FUNCTION, "the name of an InferenceFunction")?,
             configuration: field(CONFIGURATION, "a configuration's name, such as c2000-b4-p2")?,
-            namespace: from.namespace,
+            namespace: bounded("namespace", from.namespace)?,
         })
     }
 }

@@ -7,16 +7,33 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use tetris_hostile::clients::{Client, Functions, connect};
+use tetris_hostile::clients::{Client, Paths, connect};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::line::{End, Line, Tally};
+
+/// Names of functions.
+#[derive(Debug, Clone, Copy)]
+pub struct Functions {
+    /// The function whose clients are to suffer.
+    pub victim: &'static str,
+    /// A function whose answers do not end.
+    pub flood: &'static str,
+    /// A function without instances.
+    pub zero: &'static str,
+}
 
 /// Functions that the gateway must have.
 pub const FUNCTIONS: Functions = Functions {
     victim: "victim",
     flood: "flood",
     zero: "zero",
+};
+/// Their paths.
+const PATHS: Paths = Paths {
+    victim: "/functions/victim/x",
+    flood: "/functions/flood/x",
+    waiting: "/functions/zero/x",
 };
 /// Addresses of the clients, where the gateway is on this machine.
 const FROM: [Ipv4Addr; 3] = [
@@ -144,7 +161,7 @@ fn begin(runtime: &Runtime, kind: &Kind, gateway: SocketAddr) -> Arc<Counts> {
                     Ok(stream) => {
                         counts.begun.fetch_add(1, Ordering::Relaxed);
                         // The gateway may end it in any way.
-                        drop(client.attack(FUNCTIONS, stream).await);
+                        drop(client.attack(PATHS, stream).await);
                         counts.ended.fetch_add(1, Ordering::Relaxed);
                     }
                     Err(_) => {

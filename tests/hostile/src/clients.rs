@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::frames::{
@@ -23,16 +23,21 @@ const BODY: usize = 8 << 20;
 /// Bytes that a slow body lacks at first.
 const MISSING: usize = 100;
 
-/// Functions of the gateway that hostile clients ask.
+/// Paths that hostile clients ask for.
 #[derive(Debug, Clone, Copy)]
-pub struct Functions {
-    /// The function whose clients are to suffer.
+pub struct Paths {
+    /// The path whose other clients are to suffer.
     pub victim: &'static str,
-    /// A function whose answers do not end.
+    /// One with long answers, best without an end.
     pub flood: &'static str,
-    /// A function without instances.
-    pub zero: &'static str,
+    /// One whose answer does not come soon.
+    pub waiting: &'static str,
 }
+
+/// A connection to a server, with or without TLS.
+pub trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for S {}
 
 /// A hostile client.
 #[derive(Debug, Clone, Copy)]
@@ -47,14 +52,14 @@ pub enum Client {
         /// Pause between two bytes.
         pause: Duration,
     },
-    /// A whole body for a function without instances.
+    /// A whole body for an answer that does not come.
     WaitingBody,
-    /// An answer without an end, unread, by HTTP/1.
+    /// A long answer, unread, by HTTP/1.
     Unread {
         /// Time between two looks if the connection is still there.
         pause: Duration,
     },
-    /// Answers without an end for which there is no window, by HTTP/2.
+    /// Long answers for which there is no window, by HTTP/2.
     ClosedWindow,
     /// A head without an end, a byte at a time.
     HalfHead {
@@ -87,35 +92,34 @@ impl Client {
     ///
     /// # Errors
     /// The error by which it ended, if it was not closed in order.
-    pub async fn attack(self, functions: Functions, mut stream: TcpStream) -> io::Result<()> {
-        let path = |function: &str| format!("/functions/{function}/x");
-        let Functions {
+    pub async fn attack(self, paths: Paths, mut stream: impl Connection) -> io::Result<()> {
+        let Paths {
             victim,
             flood,
-            zero,
-        } = functions;
+            waiting,
+        } = paths;
         match self {
             Self::Heads { fields } => {
                 stream.write_all(&preface()).await?;
                 for number in 0..STREAMS {
-                    let block = head(POST, &path(zero), fields, number == 0);
+                    let block = head(POST, waiting, fields, number == 0);
                     let bytes = frame(HEADERS, END_HEADERS, number * 2 + 1, &block);
                     stream.write_all(&bytes).await?;
                 }
                 until_closed(stream).await
             }
             Self::SlowBody { pause } => {
-                stream.write_all(post(&path(victim)).as_bytes()).await?;
+                stream.write_all(post(victim).as_bytes()).await?;
                 stream.write_all(&vec![b'x'; BODY - MISSING]).await?;
                 trickle(stream, pause).await
             }
             Self::WaitingBody => {
-                stream.write_all(post(&path(zero)).as_bytes()).await?;
+                stream.write_all(post(waiting).as_bytes()).await?;
                 stream.write_all(&vec![b'x'; BODY]).await?;
                 until_closed(stream).await
             }
             Self::Unread { pause } => {
-                let head = format!("GET {} HTTP/1.1\r\nhost: g\r\n\r\n", path(flood));
+                let head = format!("GET {flood} HTTP/1.1\r\nhost: g\r\n\r\n");
                 stream.write_all(head.as_bytes()).await?;
                 // A write fails once the server has reset the connection: nothing else tells a client that does not read.
                 trickle(stream, pause).await
@@ -124,7 +128,7 @@ impl Client {
                 stream.write_all(&preface()).await?;
                 stream.write_all(&setting(INITIAL_WINDOW, 0)).await?;
                 for number in 0..CLOSED_STREAMS {
-                    let block = head(GET, &path(flood), 0, false);
+                    let block = head(GET, flood, 0, false);
                     let flags = END_HEADERS | END_STREAM;
                     let bytes = frame(HEADERS, flags, number * 2 + 1, &block);
                     stream.write_all(&bytes).await?;
@@ -132,7 +136,7 @@ impl Client {
                 until_closed(stream).await
             }
             Self::HalfHead { pause } => {
-                let head = format!("GET {} HTTP/1.1\r\nx-", path(victim));
+                let head = format!("GET {victim} HTTP/1.1\r\nx-");
                 stream.write_all(head.as_bytes()).await?;
                 trickle(stream, pause).await
             }
@@ -140,7 +144,7 @@ impl Client {
                 stream.write_all(&preface()).await?;
                 let mut number = 1;
                 loop {
-                    let block = head(POST, &path(victim), 0, false);
+                    let block = head(POST, victim, 0, false);
                     let reset = frame(RST_STREAM, 0, number, &[0, 0, 0, 8]);
                     let bytes = [frame(HEADERS, END_HEADERS, number, &block), reset].concat();
                     stream.write_all(&bytes).await?;
@@ -149,7 +153,7 @@ impl Client {
             }
             Self::Continuations => {
                 stream.write_all(&preface()).await?;
-                let block = head(POST, &path(victim), 0, true);
+                let block = head(POST, victim, 0, true);
                 stream.write_all(&frame(HEADERS, 0, 1, &block)).await?;
                 loop {
                     let bytes = frame(CONTINUATION, 0, 1, &[NEWEST_FIELD; 1_000]);
@@ -168,7 +172,7 @@ fn post(path: &str) -> String {
 }
 
 /// Sends frames without reading the answers.
-async fn repeat(mut stream: TcpStream, bytes: &[u8]) -> io::Result<()> {
+async fn repeat(mut stream: impl Connection, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(&preface()).await?;
     let many = bytes.repeat(100);
     loop {
@@ -177,14 +181,14 @@ async fn repeat(mut stream: TcpStream, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Sends a byte after each pause, without reading.
-async fn trickle(mut stream: TcpStream, pause: Duration) -> io::Result<()> {
+async fn trickle(mut stream: impl Connection, pause: Duration) -> io::Result<()> {
     loop {
         tokio::time::sleep(pause).await;
         stream.write_all(b"x").await?;
     }
 }
 
-async fn until_closed(mut stream: TcpStream) -> io::Result<()> {
+async fn until_closed(mut stream: impl Connection) -> io::Result<()> {
     let mut part = [0; 4 << 10];
     while stream.read(&mut part).await? > 0 {}
     Ok(())

@@ -26,6 +26,9 @@ use crate::pace::Pace;
 /// Pause after a failure to accept a connection: the process may be short of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Largest buffer of a connection in bytes, and so the longest head of a request. A buffer stays as large as it was needed.
+const BUFFER: usize = 32 << 10;
+
 /// Limits on connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
@@ -224,6 +227,7 @@ impl<T> Server<T> {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.head)
+            .max_buf_size(BUFFER)
             .serve_connection(TokioIo::new(PacedWrites::new(stream, pace)), service);
         if let Err(error) = watcher.watch(connection).await {
             tracing::debug!("connection: {error}");

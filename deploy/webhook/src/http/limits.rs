@@ -10,11 +10,11 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use tetris_service_kit::http::{ConnectionLimits, text};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Shared;
 
-/// Bodies up to this size are read at once, whatever their number: those of 1024 connections come to 64 MiB. Pods have
+/// Bodies up to this size are read at once, whatever their number: those of 512 connections come to 32 MiB. Pods have
 /// some 10 KiB.
 const SMALL_BYTES: u64 = 64 * 1024;
 
@@ -46,10 +46,10 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 1024,
+            connections: 512,
             per_address: 256,
             body_bytes: 4 * 1024 * 1024,
-            large_bodies: 16,
+            large_bodies: 4,
             handshake: Duration::from_secs(10),
             request: Duration::from_secs(10),
             idle: Duration::from_mins(2),
@@ -77,6 +77,19 @@ impl Limits {
 pub(super) struct Bounds {
     request: Duration,
     large: Arc<Semaphore>,
+    turn: ReviewTurn,
+}
+
+/// The turn of a large request to be reviewed: its JSON may take 25 times its bytes. Among the extensions of large requests.
+#[derive(Debug, Clone)]
+pub(super) struct ReviewTurn(Arc<Semaphore>);
+
+impl ReviewTurn {
+    /// Waits for the turn, which lasts until the result is dropped.
+    pub(super) async fn wait(&self) -> Option<SemaphorePermit<'_>> {
+        // Nobody closes the semaphore.
+        self.0.acquire().await.ok()
+    }
 }
 
 impl Bounds {
@@ -84,16 +97,22 @@ impl Bounds {
         Self {
             request: limits.request,
             large: Arc::new(Semaphore::new(limits.large_bodies)),
+            turn: ReviewTurn(Arc::new(Semaphore::new(1))),
         }
     }
 }
 
 /// Lets large requests wait for each other, and ends those that take too long.
-pub(super) async fn bound(State(bounds): State<Bounds>, request: Request, next: Next) -> Response {
+pub(super) async fn bound(
+    State(bounds): State<Bounds>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let size = request.body().size_hint().upper();
     let is_large = size.is_none_or(|bytes| bytes > SMALL_BYTES);
     let answered = tokio::time::timeout(bounds.request, async {
         let _permit = if is_large {
+            request.extensions_mut().insert(bounds.turn.clone());
             // Nobody closes the semaphore.
             bounds.large.acquire().await.ok()
         } else {

@@ -51,7 +51,8 @@ pub struct Shared {
 
 /// Returns the router of reviews and probes, for HTTPS.
 pub fn reviews(shared: Shared, limits: Limits) -> Router {
-    let review = |scope| post(async move |state, body| mutate::mutate(state, scope, body));
+    let review =
+        |scope| post(async move |state, turn, body| mutate::mutate(state, scope, turn, body).await);
     let router = Router::new()
         .route(POD_PATH, review(Scope::Pod))
         .route(NAMESPACE_PATH, review(Scope::Namespace))

@@ -1,27 +1,33 @@
 //! Reviews over HTTP.
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use tetris_service_kit::http::text;
 use tokio::time::Instant;
 
 use super::Shared;
+use super::limits::ReviewTurn;
 use crate::inject::Scope;
 use crate::review::review;
 
 /// Answers a request that has arrived.
-pub(super) fn mutate(
+pub(super) async fn mutate(
     State(shared): State<Shared>,
     scope: Scope,
+    turn: Option<Extension<ReviewTurn>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let body = match body {
         Ok(body) => body,
         Err(rejection) => return refuse(&shared, rejection.status(), &rejection.body_text()),
+    };
+    let _turn = match &turn {
+        Some(Extension(turn)) => turn.wait().await,
+        None => None,
     };
     let began = Instant::now();
     match review(&body, scope, &shared.options) {

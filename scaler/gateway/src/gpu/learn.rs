@@ -16,6 +16,19 @@ use super::status::{GpuStatus, ModelStatus, Residency, shown};
 /// 3.0 with 16 lanes.
 const UNMEASURED: u64 = 12_000_000_000;
 
+/// Devices differ by at most this factor from a typical one of their pool. One executor that tells less would otherwise have
+/// requests refused that the others could answer in time.
+const PLAUSIBLE: u64 = 4;
+
+/// Bandwidth that is expected of the host, in bytes per second, by what devices have measured.
+fn expected_bandwidth(mut measured: Vec<u64>) -> u64 {
+    measured.sort_unstable();
+    let typical = measured.get(measured.len() / 2).copied();
+    let slowest = measured.first().copied();
+    let least = typical.map(|typical| typical / PLAUSIBLE);
+    slowest.max(least).unwrap_or(UNMEASURED)
+}
+
 /// Question for a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
@@ -150,13 +163,13 @@ impl State {
         }
     }
 
-    /// The slowest: a load takes at most as long as the policy expects.
+    /// Expects loads to take as long as those of the slowest device that is plausible beside the others.
     fn learn_bandwidth(&mut self) {
         let devices = self.executors.values();
         let devices = devices.filter_map(|known| known.device.as_ref());
-        let measured = devices.filter_map(|device| device.bytes_per_s);
+        let measured = devices.filter_map(|device| device.bytes_per_s).collect();
         self.scheduler
-            .set_host_bandwidth(measured.min().unwrap_or(UNMEASURED));
+            .set_host_bandwidth(expected_bandwidth(measured));
     }
 
     /// Takes the links from one GPU, or those of all if the identity of one has changed.
@@ -403,6 +416,23 @@ mod tests {
         assert!(
             error.contains("have 147456 parts, expected 131072"),
             "{error}"
+        );
+    }
+
+    const GB: u64 = 1_000_000_000;
+
+    #[test]
+    fn the_slowest_device_counts_unless_it_is_implausible() {
+        assert_eq!(expected_bandwidth(Vec::new()), UNMEASURED);
+        assert_eq!(expected_bandwidth(vec![50 * GB]), 50 * GB);
+        assert_eq!(expected_bandwidth(vec![50 * GB, 20 * GB, 55 * GB]), 20 * GB);
+        // One that tells a byte per second holds nothing up.
+        assert_eq!(expected_bandwidth(vec![1, 50 * GB]), 50 * GB / 4);
+        assert_eq!(expected_bandwidth(vec![52 * GB, 1, 50 * GB]), 50 * GB / 4);
+        // Nor does one of three that tells more than there is change what is expected.
+        assert_eq!(
+            expected_bandwidth(vec![u64::MAX, 50 * GB, 52 * GB]),
+            50 * GB
         );
     }
 }

@@ -1,7 +1,10 @@
 //! Tests of streams.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use tetris_hostile::clients::connect;
+use tetris_hostile::frames::{END_HEADERS, HEADERS, POST, frame, head, preface};
 use tetris_scaler::keda::KedaLimits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -130,4 +133,57 @@ async fn a_connection_without_a_request_ends() {
                 .expect("it ends"),
         );
     }
+}
+
+#[tokio::test]
+async fn calls_under_way_of_one_address_are_bounded_and_give_their_places_back() {
+    const CALLS: u32 = 4;
+    let limits = KedaLimits {
+        calls_per_address: CALLS as usize,
+        ..KedaLimits::default()
+    };
+    let server = Server::start(with(1), limits).await;
+    let ask = || server.call("IsActive", of("bert", CONFIGURATION));
+    ask().await.unwrap();
+    // Heads of calls whose messages do not come.
+    let mut hostile = connect(Ipv4Addr::LOCALHOST, server.address())
+        .await
+        .unwrap();
+    hostile.write_all(&preface()).await.unwrap();
+    for number in 0..CALLS {
+        let path = "/externalscaler.ExternalScaler/IsActive";
+        let block = head(POST, path, 0, number == 0);
+        let bytes = frame(HEADERS, END_HEADERS, number * 2 + 1, &block);
+        hostile.write_all(&bytes).await.unwrap();
+    }
+    let deadline = tokio::time::Instant::now() + crate::keda::client::DEADLINE;
+    let is_refused = async |expected: bool| {
+        while ask()
+            .await
+            .is_err_and(|error| error.code() == Code::ResourceExhausted)
+            != expected
+        {
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "refused: {expected}"
+            );
+        }
+    };
+    is_refused(true).await;
+    drop(hostile);
+    is_refused(false).await;
+}
+
+#[tokio::test]
+async fn a_name_that_no_object_can_have_is_refused() {
+    let server = Server::start(with(1), KedaLimits::default()).await;
+    // A length of two bytes: seven bits of each, the lower ones first.
+    let namespace = [&[0x12, 0xfe, 0x01][..], &[b'b'; 254]].concat();
+    let reference = [of("bert", CONFIGURATION), namespace].concat();
+    let error = server.open("StreamIsActive", reference).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert_eq!(
+        error.message(),
+        "expected at most 253 bytes in namespace, found 254"
+    );
 }

@@ -12,6 +12,7 @@ mod kubernetes;
 mod loads;
 mod operator;
 mod scaling;
+mod siege;
 mod steady;
 mod trouble;
 mod world;

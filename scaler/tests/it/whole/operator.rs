@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tetris_hostile::cgroup::Cgroup;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -16,13 +17,19 @@ use crate::whole::world::{DEADLINE, World, until};
 /// Minimum duration of a lease, in seconds.
 pub const LEASE: u64 = 15;
 
+/// Flags for frequent passes.
+const OFTEN: [&str; 2] = ["--interval-seconds=1", "--poll-seconds=1"];
+
 pub struct Operator {
     child: Child,
     name: String,
     log: PathBuf,
-    pages: SocketAddr,
+    /// Address of its pages.
+    pub pages: SocketAddr,
     /// Address of KEDA's external scaler.
     pub keda: SocketAddr,
+    /// Address of the scheduler extender.
+    pub extender: SocketAddr,
     /// Start of the process.
     pub since: Instant,
 }
@@ -30,12 +37,21 @@ pub struct Operator {
 impl World {
     /// Starts a replica with the name `name` in its requests.
     pub fn operator(&self, name: &str) -> Operator {
-        let often = ["--interval-seconds=1", "--poll-seconds=1"];
-        self.operator_with(name, &often)
+        self.operator_with(name, &OFTEN)
     }
 
     /// Starts a replica with these flags.
     pub fn operator_with(&self, name: &str, flags: &[&str]) -> Operator {
+        self.start(name, flags, None)
+    }
+
+    /// Starts a replica in a cgroup.
+    pub fn operator_in(&self, cgroup: &Cgroup, name: &str) -> Operator {
+        self.start(name, &OFTEN, Some(cgroup))
+    }
+
+    fn start(&self, name: &str, flags: &[&str], cgroup: Option<&Cgroup>) -> Operator {
+        const PROGRAM: &str = env!("CARGO_BIN_EXE_tetris-scaler");
         let dir = self.dir.path();
         let (configuration, log) = (dir.join(name), dir.join(format!("{name}.log")));
         let text = format!(
@@ -46,27 +62,35 @@ impl World {
         std::fs::write(&configuration, text).unwrap();
         let address = loopback();
         let at = |port: u16| SocketAddr::new(address.into(), port);
-        let child = Command::new(env!("CARGO_BIN_EXE_tetris-scaler"))
-            .env_clear()
-            .env("KUBECONFIG", configuration)
-            .env("POD_NAME", name)
-            .args(["--log", "info,tetris_scaler=debug", "run"])
-            .args(flags)
-            .arg(format!("--lease-seconds={LEASE}"))
-            .arg(format!("--prometheus-url=http://{}", self.prometheus))
-            .arg(format!("--listen={}", at(9461)))
-            .arg(format!("--keda-listen={}", at(9462)))
-            .arg(format!("--extender-listen={}", at(9463)))
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
+        let prepare = |command: &mut Command| {
+            command
+                .env_clear()
+                .env("KUBECONFIG", configuration)
+                .env("POD_NAME", name)
+                .args(["--log", "info,tetris_scaler=debug", "run"])
+                .args(flags)
+                .arg(format!("--lease-seconds={LEASE}"))
+                .arg(format!("--prometheus-url=http://{}", self.prometheus))
+                .arg(format!("--listen={}", at(9461)))
+                .arg(format!("--keda-listen={}", at(9462)))
+                .arg(format!("--extender-listen={}", at(9463)))
+                .stdout(Stdio::null())
+                .stderr(std::fs::File::create(&log).unwrap());
+        };
+        let child = if let Some(cgroup) = cgroup {
+            cgroup.start(PROGRAM, prepare)
+        } else {
+            let mut command = Command::new(PROGRAM);
+            prepare(&mut command);
+            command.spawn()
+        };
         Operator {
-            child,
+            child: child.unwrap(),
             name: name.to_owned(),
             log,
             pages: at(9461),
             keda: at(9462),
+            extender: at(9463),
             since: Instant::now(),
         }
     }
@@ -77,6 +101,14 @@ impl Operator {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     /// Terminates it by SIGTERM, and waits for its end.
@@ -114,7 +146,7 @@ impl Operator {
         value.map_or(0, |value| value.trim().parse().unwrap())
     }
 
-    async fn page(&self, path: &str) -> std::io::Result<String> {
+    pub async fn page(&self, path: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(self.pages).await?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.pages);
         stream.write_all(request.as_bytes()).await?;

@@ -217,7 +217,7 @@ fn malformed_messages_end_their_own_connection() {
 #[test]
 fn clients_that_do_not_read_or_send_a_byte_a_second_are_cut_off() {
     let options = Options {
-        shipped_limit: true,
+        has_shipped_limits: true,
         ..Options::default()
     };
     let Some(mut scene) = Scene::new(&options) else {

@@ -21,7 +21,7 @@ const MANY: u64 = 400;
 fn shipped() -> Options {
     Options {
         size_mib: Some(512),
-        shipped_limit: true,
+        has_shipped_limits: true,
         ..Options::default()
     }
 }

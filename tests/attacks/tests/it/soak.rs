@@ -12,8 +12,9 @@ use tetris_agent::{Agent, LoadOptions};
 use tetris_attacks::model;
 
 use crate::attacker::{Attacker, tell};
+use crate::gateway::{Gateway, GatewayVictim};
 use crate::node::{Node, Options, Pod, values};
-use crate::usage::{Usage, damaged, files};
+use crate::usage::{MemoryWatch, Usage, damaged, files};
 use crate::victim::{self, Victim};
 
 const MIB: u64 = 1 << 20;
@@ -41,7 +42,7 @@ const BYTES: u64 = MIB;
 const INODES: u64 = 8;
 
 /// The attacks, with the namespace of each and its arguments. Slow files wait for turns of their own namespace.
-const ATTACKS: [(&str, &str, &[&str]); 14] = [
+const ATTACKS: [(&str, &str, &[&str]); 17] = [
     ("lingering", "blue", &[]),
     ("metadata", "blue", &[]),
     ("locks", "blue", &[]),
@@ -56,7 +57,13 @@ const ATTACKS: [(&str, &str, &[&str]); 14] = [
     ("http", "red", &[]),
     ("descriptors", "red", &[]),
     ("frames", "blue", &[]),
+    ("records", "blue", &[]),
+    ("headers", "red", &[]),
+    ("unread", "red", &[]),
 ];
+
+/// The attacks on a gateway beside the daemon.
+const GATEWAY_ATTACKS: [&str; 3] = ["heads", "uploads", "windows"];
 
 /// Times of one kind of answer.
 #[derive(Default)]
@@ -124,9 +131,10 @@ fn duration() -> Duration {
 fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
     let options = Options {
         size_mib: Some(512),
+        has_shipped_limits: true,
         ..Options::default()
     };
-    let Some(mut node) = Node::start(&options) else {
+    let (Some(mut node), Some(mut gateway)) = (Node::start(&options), Gateway::start()) else {
         return;
     };
     for (name, namespace, more) in ATTACKS {
@@ -157,6 +165,17 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
         attackers.push((name, Attacker::start(&node, &pod, name, &more)));
         pods.push(pod);
     }
+    for name in GATEWAY_ATTACKS {
+        attackers.push((name, Attacker::of_gateway(gateway.address, name)));
+    }
+    let mut client = GatewayVictim::start(gateway.address);
+    client.requests(1);
+    let watches: Vec<_> = node
+        .process_ids()
+        .into_iter()
+        .map(|(name, id)| (name, MemoryWatch::start(id)))
+        .chain([("gateway", gateway.watch())])
+        .collect();
 
     let (probes, volumes) = (Times::default(), Times::default());
     let mut reborn = Reborn {
@@ -182,6 +201,8 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
         let until = Instant::now() + duration();
         while Instant::now() < until && !is_over.load(Ordering::Relaxed) {
             victim.look(node);
+            client.look();
+            gateway.require_running();
             for (_, attacker) in &mut attackers {
                 attacker.look();
             }
@@ -207,6 +228,11 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
         took.len(),
         took.iter().max().unwrap()
     ));
+    let answers = Times(Mutex::new(client.stop()));
+    for (name, watch) in watches {
+        tell(&format!("{name}: at most {} bytes", watch.stop()));
+    }
+    answers.tell("requests to the gateway");
     probes.tell("/healthz");
     volumes.tell("publishing and unpublishing a volume");
     let longest = longest_pass(&passes_before, &passes_after);
@@ -219,6 +245,7 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
     pods.extend(reborn.pod);
     leave(&mut node, &pods);
     require_returned(&mut node, &before);
+    gateway.memory_returns();
     keeps.stop(&node);
     if std::env::var_os("TETRIS_SOAK_TIMES").is_some() {
         assert!(longest <= PASS_SECONDS, "a pass took up to {longest} s");

@@ -60,12 +60,6 @@ fn number(status: &str, name: &str) -> u64 {
     value.map_or(0, |value| value.parse().unwrap())
 }
 
-/// Own resident memory of a process, in bytes.
-pub fn own_memory(id: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-    number(&status, "RssAnon:") << 10
-}
-
 /// Watch of a process's own resident memory.
 pub struct MemoryWatch {
     is_over: Arc<AtomicBool>,

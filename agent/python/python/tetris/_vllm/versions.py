@@ -1,4 +1,4 @@
-"""What differs between the versions of vLLM that the loader runs with."""
+"""Differences between the versions of vLLM that the loader runs with."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::served::api::Api;
 use crate::served::replica::{SERVER, trusted};
@@ -34,21 +35,8 @@ pub async fn connect_trusting(
     bundle: &str,
     address: SocketAddr,
 ) -> Result<Connection, std::io::Error> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
-        roots.add(certificate.unwrap()).unwrap();
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
     let stream = TcpStream::connect(address).await?;
-    let name = ServerName::try_from(SERVER).unwrap();
-    let stream = TlsConnector::from(Arc::new(config))
-        .connect(name, stream)
-        .await?;
+    let stream = with_tls(bundle, stream).await?;
     let certificate = stream
         .get_ref()
         .1
@@ -60,6 +48,27 @@ pub async fn connect_trusting(
         sender,
         certificate,
     })
+}
+
+/// TLS over a connection, trusting these authorities, in PEM.
+pub async fn with_tls(
+    bundle: &str,
+    stream: TcpStream,
+) -> Result<TlsStream<TcpStream>, std::io::Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(SERVER).unwrap();
+    TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await
 }
 
 /// A connection without TLS.

@@ -234,7 +234,7 @@ fn without_an_api_server_it_ends_and_says_what_to_do() {
 }
 
 /// The API server over a real socket.
-async fn served(api: &Api) -> SocketAddr {
+pub async fn served(api: &Api) -> SocketAddr {
     let answer = async |State(api): State<Api>, request: Request| {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
@@ -249,7 +249,7 @@ async fn served(api: &Api) -> SocketAddr {
 }
 
 /// A kubeconfig for an API server.
-fn kubeconfig(dir: &Path, server: SocketAddr) -> PathBuf {
+pub fn kubeconfig(dir: &Path, server: SocketAddr) -> PathBuf {
     let path = dir.join("config");
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -261,7 +261,7 @@ fn kubeconfig(dir: &Path, server: SocketAddr) -> PathBuf {
 }
 
 /// The address in a field of a line of the log.
-fn address(line: &str, field: &str) -> SocketAddr {
+pub fn address(line: &str, field: &str) -> SocketAddr {
     let line: Value = serde_json::from_str(line).unwrap();
     line[field].as_str().unwrap().parse().unwrap()
 }

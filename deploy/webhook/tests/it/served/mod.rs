@@ -12,4 +12,5 @@ mod passes;
 mod plans;
 mod replica;
 mod replicas;
+mod siege;
 mod stopping;

@@ -13,11 +13,12 @@ use tempfile::TempDir;
 use tetris_attacks::gateway::FUNCTIONS;
 use tetris_hostile::address::free_address;
 use tetris_hostile::cgroup::Cgroup;
+use tetris_hostile::memory::private_bytes;
 pub use victim::GatewayVictim;
 
 use crate::attacker::tell;
 use crate::node::PATIENCE;
-use crate::usage::{MemoryWatch, own_memory};
+use crate::usage::MemoryWatch;
 
 /// Memory limit of the shipped Deployment (`deploy/base/gateway/deployment.yaml`).
 const LIMIT: u64 = 512 << 20;
@@ -81,7 +82,7 @@ impl Gateway {
         let mut victim = GatewayVictim::start(gateway.address);
         victim.requests(WARM);
         victim.stop();
-        gateway.before = own_memory(gateway.process.id());
+        gateway.before = private_bytes(gateway.process.id());
         Some(gateway)
     }
 
@@ -95,7 +96,7 @@ impl Gateway {
     /// When it has not in time, or is gone.
     pub fn memory_returns(&mut self) {
         let most = self.before + self.before / 5 + KEPT;
-        let memory = |gateway: &Self| own_memory(gateway.process.id());
+        let memory = |gateway: &Self| private_bytes(gateway.process.id());
         self.eventually("its memory is back", |gateway| memory(gateway) <= most);
         let (before, now) = (self.before, memory(self));
         tell(&format!("the gateway: {before} bytes before, {now} after"));

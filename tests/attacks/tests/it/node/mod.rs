@@ -4,6 +4,7 @@ mod csi;
 mod host;
 mod processes;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -32,12 +33,25 @@ pub struct Options {
     pub mount: &'static str,
     /// Lines of the table `csi`.
     pub csi: &'static str,
-    /// True for a broker in a cgroup with the memory limit of the shipped DaemonSet.
-    pub shipped_limit: bool,
+    /// True for processes in cgroups with the memory limits of the shipped DaemonSet.
+    pub has_shipped_limits: bool,
 }
 
-/// Memory limit of the container `broker` in `deploy/base/node/daemon-set.yaml`, in bytes.
-const BROKER_LIMIT: u64 = 8 << 30;
+/// Memory limits of the containers in `deploy/base/node/daemon-set.yaml`, in bytes.
+const SHIPPED_LIMITS: [(&str, u64); 3] = [
+    ("volumes", 64 << 20),
+    ("broker", 8 << 30),
+    ("cluster", 256 << 20),
+];
+
+/// The cgroups of processes, by name; none without limits.
+fn cgroups(options: &Options) -> Result<BTreeMap<&'static str, Cgroup>, String> {
+    let limits = options.has_shipped_limits.then_some(SHIPPED_LIMITS);
+    let limits = limits.into_iter().flatten();
+    limits
+        .map(|(name, limit)| Ok((name, Cgroup::new(name, limit)?)))
+        .collect()
+}
 
 pub struct Node {
     processes: Processes,
@@ -50,19 +64,15 @@ impl Node {
     /// Starts a daemon that is registered with its kubelet; `None` for who is not root, which is said.
     pub fn start(options: &Options) -> Option<Self> {
         let host = Host::new()?;
-        let broker = options
-            .shipped_limit
-            .then(|| Cgroup::new("broker", BROKER_LIMIT))
-            .transpose();
-        let broker = match broker {
-            Ok(broker) => broker,
+        let cgroups = match cgroups(options) {
+            Ok(cgroups) => cgroups,
             Err(reason) => {
-                let _ = writeln!(std::io::stderr(), "SKIPPED: limit of the broker: {reason}");
+                let _ = writeln!(std::io::stderr(), "SKIPPED: limits of processes: {reason}");
                 return None;
             }
         };
         let api = Api::new();
-        let mut processes = Processes::start(&host, &api, options, broker);
+        let mut processes = Processes::start(&host, &api, options, cgroups);
         processes.eventually("the kubelet's sockets", || {
             let sockets = [host.csi().socket(), host.csi().registration_socket()];
             let connects = |path: &PathBuf| std::os::unix::net::UnixStream::connect(path).is_ok();

@@ -1,5 +1,6 @@
 //! The processes of the daemon.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::chown;
@@ -60,8 +61,8 @@ struct Launch {
     config: PathBuf,
     kubeconfig: PathBuf,
     logs: PathBuf,
-    /// The broker's cgroup.
-    broker: Option<Cgroup>,
+    /// The cgroups of processes that have one, by name.
+    cgroups: BTreeMap<&'static str, Cgroup>,
 }
 
 impl Launch {
@@ -81,8 +82,7 @@ impl Launch {
                 .arg(&self.config)
                 .stderr(Stdio::from(append_to(&log)));
         };
-        let cgroup = self.broker.as_ref().filter(|_| name == "broker");
-        let child = if let Some(cgroup) = cgroup {
+        let child = if let Some(cgroup) = self.cgroups.get(name) {
             cgroup.start(&self.program, prepare).unwrap()
         } else {
             let mut process = Command::new(&self.program);
@@ -104,7 +104,12 @@ impl Launch {
 }
 
 impl Processes {
-    pub fn start(host: &Host, api: &Api, options: &Options, broker: Option<Cgroup>) -> Self {
+    pub fn start(
+        host: &Host,
+        api: &Api,
+        options: &Options,
+        cgroups: BTreeMap<&'static str, Cgroup>,
+    ) -> Self {
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(api.serve());
         let kubeconfig = host.path("kubeconfig");
@@ -125,7 +130,7 @@ impl Processes {
             config: configure(host, options, is_earlier),
             kubeconfig,
             logs: host.path(""),
-            broker,
+            cgroups,
         };
         let all = if is_earlier {
             vec![launch.start("daemon", "run", None)]

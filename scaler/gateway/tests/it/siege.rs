@@ -2,13 +2,13 @@
 //!
 //! `TETRIS_SIEGE_SECONDS` says for how long. `TETRIS_SIEGE_PROGRAM` names another gateway to try.
 
-mod attacks;
-
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use tetris_hostile::cgroup::Cgroup;
+use tetris_hostile::clients::{Paths, connect};
+use tetris_hostile::siege;
 
 use crate::client::{infer, send_from, whole};
 use crate::gateway::function;
@@ -18,6 +18,11 @@ use crate::replica::{Replica, free_address};
 /// Limit of the shipped Deployment.
 const LIMIT: u64 = 512 << 20;
 const SECONDS: u64 = 6;
+const PATHS: Paths = Paths {
+    victim: "/functions/victim/x",
+    flood: "/functions/flood/x",
+    waiting: "/functions/zero/x",
+};
 const VICTIM: &str = "127.0.0.9:0";
 /// Requests of the victim before the attack: all parts of the gateway have been used.
 const WARM: usize = 300;
@@ -81,7 +86,7 @@ async fn under_siege_the_gateway_serves_others_within_its_memory_and_gives_it_ba
         ask(gateway.address).await;
     }
     let before = gateway.resident();
-    hostile.spawn(attacks::run(gateway.address));
+    hostile.spawn(siege::run(gateway.address, PATHS, connect));
     let began = Instant::now();
     let (mut most, mut slowest, mut asked) = (before, Duration::ZERO, 0);
     while began.elapsed() < Duration::from_secs(seconds()) {

@@ -1,10 +1,12 @@
-//! Hostile clients. Each begins again when the gateway ends its connection.
+//! Hostile clients of all kinds at once. Each begins again when the server ends its connection.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use tetris_hostile::clients::{Client, Functions, connect};
 use tokio::task::JoinSet;
+
+use super::clients::{Client, Connection, Paths};
 
 /// Addresses of hostile clients.
 const FROM: [Ipv4Addr; 3] = [
@@ -16,11 +18,6 @@ const FROM: [Ipv4Addr; 3] = [
 const PAUSE: Duration = Duration::from_millis(300);
 /// Pause before a client begins again.
 const AGAIN: Duration = Duration::from_secs(1);
-const FUNCTIONS: Functions = Functions {
-    victim: "victim",
-    flood: "flood",
-    zero: "zero",
-};
 
 /// Hostile clients, with the number of connections of each.
 const CLIENTS: [(Client, usize); 11] = [
@@ -37,17 +34,23 @@ const CLIENTS: [(Client, usize); 11] = [
     (Client::Settings, 3),
 ];
 
-/// Runs all hostile clients, for ever.
-pub async fn run(gateway: SocketAddr) {
+/// Runs all hostile clients of a server, for ever. `connect` connects from an address to the server.
+pub async fn run<S: Connection + 'static, F>(
+    server: SocketAddr,
+    paths: Paths,
+    connect: impl Fn(Ipv4Addr, SocketAddr) -> F + Copy + Send + 'static,
+) where
+    F: Future<Output = io::Result<S>> + Send + 'static,
+{
     let mut tasks = JoinSet::new();
     for (client, count) in CLIENTS {
         for number in 0..count {
             let from = FROM[number % FROM.len()];
             tasks.spawn(async move {
                 loop {
-                    if let Ok(stream) = connect(from, gateway).await {
-                        // The gateway may end it at any time.
-                        drop(client.attack(FUNCTIONS, stream).await);
+                    if let Ok(stream) = connect(from, server).await {
+                        // The server may end it at any time.
+                        drop(client.attack(paths, stream).await);
                     }
                     tokio::time::sleep(AGAIN).await;
                 }
