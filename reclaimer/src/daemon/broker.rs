@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use tetris_service_kit::command::runtime;
+use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::ConnectionLimits;
 use tetris_service_kit::shutdown::until;
 use tetris_service_kit::unix_http;
@@ -66,6 +67,7 @@ pub fn broker(flags: &ConfigFlags) -> Result<()> {
 }
 
 async fn serve(flags: &ConfigFlags, config: Config, sandbox: SandboxReport) -> Result<()> {
+    tokio::spawn(freed_pages::follow());
     let reports = Arc::new(ReceivedReports::default());
     let view = ProcessesView::new(&config.file, Arc::clone(&reports), sandbox);
     let waits = Waits::default();

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
 use tetris_service_kit::command::runtime;
+use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::ConnectionLimits;
 use tetris_service_kit::shutdown::{signals, until};
 use tetris_service_kit::unix_http::{self, UnixClient};
@@ -52,6 +53,7 @@ pub fn cluster(flags: &ConfigFlags) -> Result<()> {
 }
 
 async fn serve(flags: &ConfigFlags, config: Config, sandbox: SandboxReport) -> Result<()> {
+    tokio::spawn(freed_pages::follow());
     let mut signaled = pin!(signals()?);
     let mut hang_up = signal(SignalKind::hangup())?;
     let (stop, stopped) = watch::channel(false);

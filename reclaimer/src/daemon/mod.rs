@@ -27,6 +27,7 @@ mod threads;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use tetris_service_kit::freed_pages;
 
 use crate::config::{Config, ConfigFlags};
 use crate::gpu_mirror::GpuMirrorThread;
@@ -59,6 +60,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         mounts::refuse_volumes(&config)?;
         refuse_others(&config.file.stores)?;
     }
+    tokio::spawn(freed_pages::follow());
     let core = Core::new(config, dry_run, Health::new)?;
     let (config, metrics) = (&core.config.clone(), &Arc::clone(&core.metrics));
     let stopped = core.stopped.clone();

@@ -9,7 +9,6 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tetris_service_kit::budget::{Budget, Charge};
-use tetris_service_kit::freed_pages::used_much;
 
 /// Memory for each byte of a header at the peak of an ingest, in the worst case: the shortest entries that a file can have took
 /// 95 MiB for a header of 6 MiB, with the buffers of the pipeline. `headers_of_many_files_at_once_stay_within_their_memory`
@@ -20,8 +19,6 @@ const SMALL: u64 = 1 << 20;
 /// Memory of small headers. With that of one large header, 16 MiB times [`FACTOR`], it is less than two thirds of the 512 MiB
 /// that the daemon keeps for itself (`mount.reserve_bytes`).
 const BUDGET: usize = 64 << 20;
-/// Memory of a header after which freed pages go back to the system.
-const MUCH: u64 = 4 << 20;
 /// Longest wait for memory. The client then loads into private memory.
 const WAIT: Duration = Duration::from_mins(1);
 /// Time between two signs of life.
@@ -71,9 +68,6 @@ impl HeaderMemory {
         len: u64,
         goes_on: impl Fn() -> bool,
     ) -> Option<AdmittedHeader<'_>> {
-        if len.saturating_mul(FACTOR) >= MUCH {
-            used_much();
-        }
         let deadline = Instant::now() + WAIT;
         let mut large = self.lock();
         loop {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use tetris_reclaimer_core::{Action, Event, Plan, Reason, plan};
-use tetris_service_kit::freed_pages::give_back_after_much_use;
 use tetris_store_layout::{ObjectId, Reclaimed, Refresh, StoreError};
 
 use super::held::{IN_TURN, Question, Turn};
@@ -60,7 +59,6 @@ impl Reclaimer {
         for tenant in &mut self.tenants {
             tenant.end_reading();
         }
-        give_back_after_much_use();
         PassResult {
             rooms: self.answers(needs, &seen, &progress),
             status: self.status(&seen, &progress.shortfalls, now_ms),

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use tetris_service_kit::command::runtime;
+use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::ConnectionLimits;
 use tetris_service_kit::shutdown::{signals, until};
 use tetris_service_kit::unix_http;
@@ -63,6 +64,7 @@ async fn serve(
     table: GpuMirrorConfig,
     sandbox: SandboxReport,
 ) -> Result<()> {
+    tokio::spawn(freed_pages::follow());
     let mut signaled = pin!(signals()?);
     let mut hang_up = signal(SignalKind::hangup())?;
     let (stop, stopped) = watch::channel(false);
