@@ -12,7 +12,7 @@ use crate::process::{Finished, Worker, quiet};
 use crate::scratch::Scratch;
 use crate::task::{CrashTask, Job, RaceTask, Scenario, Task};
 
-/// Every scenario.
+/// Every scenario in which processes work on one store.
 pub const SCENARIOS: [Scenario; 7] = [
     Scenario::Publish,
     Scenario::Map,
@@ -100,7 +100,7 @@ impl Crashes {
     pub fn write_models(&self, scenario: Scenario) -> anyhow::Result<()> {
         if matches!(
             scenario,
-            Scenario::ColdLoad | Scenario::Reload | Scenario::Collect
+            Scenario::ColdLoad | Scenario::Reload | Scenario::Collect | Scenario::Quarantine
         ) {
             for seed in 0..=STEPS_MAX {
                 let path = self.scratch.model(&format!("cold-{seed}"));
@@ -112,7 +112,10 @@ impl Crashes {
 
     /// Puts into the store what a scenario with this seed expects there.
     pub fn prepare(&self, scenario: Scenario, seed: usize) -> anyhow::Result<()> {
-        if !matches!(scenario, Scenario::Reload | Scenario::Collect) {
+        if !matches!(
+            scenario,
+            Scenario::Reload | Scenario::Collect | Scenario::Quarantine
+        ) {
             return Ok(());
         }
         let _quiet = quiet();
@@ -180,11 +183,12 @@ impl Crashes {
     }
 }
 
-/// The names of all steps of LAYOUT.md 5.1 to 5.4.
+/// The names of all steps of LAYOUT.md 5.1 to 5.4, and of 5.8.
 pub fn step_names() -> BTreeSet<String> {
     let published = ["P1", "P2a", "P2b", "P3", "P4", "P5", "P6", "P7", "P8", "P9"];
     let numbered = ['M', 'R'].map(|letter| (1..=5).map(move |number| format!("{letter}{number}")));
-    let records = ["P1", "P3", "P5", "P7", "unlinked"].map(|step| format!("record {step}"));
+    let records =
+        ["P1", "P3", "P5", "P7", "unlinked", "quarantined"].map(|step| format!("record {step}"));
     let published = published.map(str::to_owned).into_iter();
     let names = published.chain(numbered.into_iter().flatten());
     names.chain(records).collect()

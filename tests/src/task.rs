@@ -109,6 +109,8 @@ pub enum Scenario {
     Reload,
     /// Collects everything that is not referenced.
     Collect,
+    /// Quarantines all records.
+    Quarantine,
 }
 
 /// Folder of the race.

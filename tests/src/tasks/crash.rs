@@ -30,6 +30,9 @@ pub(super) fn run(task: &CrashTask) -> anyhow::Result<()> {
         Scenario::Collect => {
             collect(&store, &GcOptions::default())?;
         }
+        Scenario::Quarantine => {
+            store.set_records_aside()?;
+        }
     }
     answer(&())
 }

@@ -69,12 +69,38 @@ fn a_collector_killed_at_any_step_leaves_a_sound_store() {
 }
 
 #[test]
+fn records_that_a_killed_start_quarantined_in_part_are_quarantined_by_the_next_one() {
+    let crashes = Crashes::new(worker_exe!(), None).unwrap();
+    crashes.write_models(Scenario::Quarantine).unwrap();
+    let (store, empty) = (crashes.scratch.store(), crashes.scratch.empty_usage());
+    let steps = crashes.count(Scenario::Quarantine).unwrap();
+    std::fs::remove_dir_all(store.suspect_dir()).unwrap();
+    require_reclaimable(store, empty).unwrap();
+    for at in 1..=steps.len() {
+        crashes.prepare(Scenario::Quarantine, at).unwrap();
+        let objects = store.objects().unwrap().objects;
+        let victim = crashes.run(Scenario::Quarantine, Some(at)).unwrap();
+        assert!(victim.finished.was_killed(), "step {at}: {victim:?}");
+        let moved = store.records_quarantined().unwrap().files;
+        assert_eq!(moved, at as u64, "step {at}");
+        let rest = store.set_records_aside().unwrap();
+        assert_eq!(moved + rest, steps.len() as u64, "step {at}");
+        assert_eq!(store.record_use().unwrap().files, 0);
+        // The objects are there, and are no more than before.
+        assert_eq!(store.objects().unwrap().objects.len(), objects.len());
+        std::fs::remove_dir_all(store.suspect_dir()).unwrap();
+        require_reclaimable(store, empty).unwrap_or_else(|error| panic!("step {at}: {error:#}"));
+    }
+}
+
+#[test]
 fn every_step_of_the_protocols_is_a_crash_point() {
     let mut crashes = Crashes::new(worker_exe!(), None).unwrap();
     crashes.write_models(Scenario::ColdLoad).unwrap();
     crashes.pin().unwrap();
     let mut found = BTreeSet::new();
-    for scenario in SCENARIOS {
+    // While a daemon quarantines records, no other process works on them.
+    for scenario in SCENARIOS.into_iter().chain([Scenario::Quarantine]) {
         found.extend(crashes.count(scenario).unwrap());
     }
     assert_eq!(found, step_names());

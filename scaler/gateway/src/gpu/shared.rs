@@ -1,5 +1,7 @@
 //! State of a pool that its tasks share: behind a lock, with a clock.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +29,8 @@ pub(super) struct SharedPool {
     pub runtime: Handle,
     /// Memory for pages.
     pub pages: PageMemory,
+    /// Orders to unload that are under way, so that no page gives one twice.
+    unloading: Arc<Mutex<HashSet<(SocketAddr, String)>>>,
 }
 
 impl SharedPool {
@@ -38,6 +42,7 @@ impl SharedPool {
             changed: Arc::default(),
             runtime: Handle::current(),
             pages,
+            unloading: Arc::default(),
         })
     }
 
@@ -138,11 +143,17 @@ impl SharedPool {
     /// Sends orders that nobody waits for. One that is lost is given again with the next page.
     fn unload(&self, orders: impl IntoIterator<Item = Unload>) {
         for (executor, model) in orders {
+            let order = (executor.endpoint.address, model.clone());
+            if !locked(&self.unloading).insert(order.clone()) {
+                continue;
+            }
+            let unloading = Arc::clone(&self.unloading);
             self.runtime.spawn(async move {
                 if let Err(error) = client::unload(&executor, &model).await {
                     let executor = executor.endpoint.address;
                     tracing::debug!(%executor, model, "unload: {error}");
                 }
+                locked(&unloading).remove(&order);
             });
         }
     }
@@ -161,8 +172,12 @@ impl SharedPool {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for SharedPool {

@@ -6,24 +6,20 @@ mod connection;
 mod descriptors;
 mod head;
 mod ledger;
+mod open_connections;
 mod streams;
 mod threads;
 mod tls;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::{Request, Response, Version};
-use rustix::net::sockopt::set_tcp_user_timeout;
 use tetris_service_kit::clients::Clients;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::net::TcpListener;
 
 use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
@@ -35,13 +31,12 @@ use connection::{Connection, Protocols};
 use descriptors::make_room;
 pub(crate) use head::{too_many_fields, too_much_memory};
 pub(crate) use ledger::{Held, Ledger};
+pub(crate) use open_connections::OpenConnections;
 pub(crate) use streams::{StreamProgress, StreamTasks};
 pub(crate) use threads::serve_on_threads;
 pub use tls::CertificateError;
 pub(crate) use tls::{Certificate, Tls};
 
-/// Pause after a failure to accept a connection: the process may be short of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for the first requests of connections that were accepted last.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -85,33 +80,33 @@ pub(crate) async fn serve(listener: TcpListener, service: Serving, stop: impl Fu
         proxy,
         leaving: Arc::clone(&leaving),
     };
-    let mut server = Server {
-        service,
-        protocols: Arc::new(Protocols::new(limits, timeouts)),
-        clients,
-        tls,
-        reading: timeouts.read(),
-        stop: watch::Sender::new(()),
-        tasks: JoinSet::new(),
-    };
+    let protocols = Arc::new(Protocols::new(limits, timeouts));
+    let (places, reading) = (clients.clone(), timeouts.read());
+    let mut connections = OpenConnections::new(places, reading, move |stream, client, stop| {
+        let connection = Connection {
+            service: service.clone(),
+            protocols: Arc::clone(&protocols),
+            clients: clients.clone(),
+            client,
+            stop,
+        };
+        let tls = tls.clone();
+        async move {
+            match tls {
+                Some(tls) => connection.serve_tls(stream, &tls).await,
+                None => connection.serve(stream).await,
+            }
+        }
+    });
     let until = async {
         stop.await;
         leaving.store(true, Ordering::Relaxed);
         tokio::time::sleep(timeouts.farewell()).await;
     };
-    tokio::select! {
-        () = until => {}
-        () = server.accept(&listener) => {}
-    }
-    // Connections that the kernel has accepted already.
-    while let Some(Ok((stream, address))) = listener.accept().now_or_never() {
-        server.open(stream, address);
-    }
-    drop(listener);
+    connections.accept_until(listener, until).await;
     // Their first request may be on its way.
     tokio::time::sleep(SETTLE).await;
-    let stopped = tokio::time::timeout(timeouts.stop(), server.stop());
-    if stopped.await.is_err() {
+    if !connections.end(timeouts.stop()).await {
         tracing::warn!("some requests had not ended when the gateway stopped");
     }
 }
@@ -140,72 +135,5 @@ impl Service {
             response.headers_mut().insert(CONNECTION, close);
         }
         response
-    }
-}
-
-/// Open connections.
-struct Server {
-    service: Service,
-    protocols: Arc<Protocols>,
-    clients: Clients,
-    tls: Option<Tls>,
-    /// Longest time for which a client may read nothing.
-    reading: Duration,
-    /// Tells all connections to end once they have no request.
-    stop: watch::Sender<()>,
-    /// Dropped at the end, which ends the connections that are left.
-    tasks: JoinSet<()>,
-}
-
-impl Server {
-    /// Accepts connections, for ever.
-    async fn accept(&mut self, listener: &TcpListener) {
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                Some(_) = self.tasks.join_next() => continue,
-            };
-            match accepted {
-                Ok((stream, address)) => self.open(stream, address),
-                Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-
-    fn open(&mut self, stream: TcpStream, address: SocketAddr) {
-        let Some(place) = self.clients.enter(address.ip()) else {
-            // Closed at once: others' connections stay.
-            tracing::debug!(client = %address.ip(), "too many connections");
-            return;
-        };
-        // Answers are written whole; a failure costs a delay at most.
-        drop(stream.set_nodelay(true));
-        // Then the kernel keeps no output of a closed connection for a client that does not read either.
-        let unread = u32::try_from(self.reading.as_millis()).unwrap_or(u32::MAX);
-        let _as_before = set_tcp_user_timeout(&stream, unread);
-        let connection = Connection {
-            service: self.service.clone(),
-            protocols: Arc::clone(&self.protocols),
-            clients: self.clients.clone(),
-            client: ClientAddress(address),
-            stop: self.stop.subscribe(),
-        };
-        let tls = self.tls.clone();
-        self.tasks.spawn(async move {
-            let _place = place;
-            match tls {
-                Some(tls) => connection.serve_tls(stream, &tls).await,
-                None => connection.serve(stream).await,
-            }
-        });
-    }
-
-    /// Ends all connections, each after its requests.
-    async fn stop(&mut self) {
-        self.stop.send_replace(());
-        while self.tasks.join_next().await.is_some() {}
     }
 }

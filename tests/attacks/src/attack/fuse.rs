@@ -1,15 +1,16 @@
-//! A file system in user space with model files that are read slowly, or never: a volume of a hostile pod.
+//! A file system in user space with model files that are read slowly, never, or in part: a volume of a hostile pod.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use nix::libc::{ENOENT, ENOSYS};
+use nix::libc::{EIO, ENOENT, ENOSYS};
 use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 
 use crate::model;
 
@@ -31,6 +32,32 @@ pub fn slow(number: u64) -> String {
 /// Name of a file whose reads never return.
 pub fn hung(number: u64) -> String {
     format!("hung-{number}")
+}
+
+/// Name of a file whose reads fail from [`WHOLE`] bytes on.
+pub fn broken(number: u64) -> String {
+    format!("broken-{number}")
+}
+
+/// Kinds of files, in the order of the node ids of one number.
+const KINDS: [fn(u64) -> String; 3] = [slow, hung, broken];
+const SLOW: u64 = 0;
+const BROKEN: u64 = 2;
+/// Bytes of a broken file that can be read: the header, and a part of the tensor.
+const WHOLE: u64 = 5 << 20;
+
+/// Makes a folder for the file system, in a mount namespace of this process. Needs root.
+///
+/// # Errors
+/// When there cannot be one.
+pub fn folder(scratch: &Path) -> Result<PathBuf> {
+    unshare(CloneFlags::CLONE_NEWNS).context("unshare the mount namespace")?;
+    let none = None::<&str>;
+    let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(none, "/", none, flags, none).context("make mounts private")?;
+    let folder = scratch.join("user-space");
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
 /// Mounts the file system on `dir`, for all users, and serves it until the process ends.
@@ -116,44 +143,51 @@ impl<'a> Request<'a> {
         let name = self.payload.split(|byte| *byte == 0).next()?;
         let name = std::str::from_utf8(name).ok()?;
         (0..FILES).find_map(|number| {
-            let node = ROOT + 1 + number * 2;
-            match name {
-                _ if name == slow(number) => Some(node),
-                _ if name == hung(number) => Some(node + 1),
-                _ => None,
-            }
+            let kinds = KINDS.len() as u64;
+            let kind = (0..kinds)
+                .zip(KINDS)
+                .find(|(_, named)| name == named(number));
+            kind.map(|(kind, _)| ROOT + 1 + number * kinds + kind)
         })
     }
 
     fn read(&self, device: &Arc<File>) {
-        // Node ids of slow files are even.
-        if !self.node.is_multiple_of(2) {
-            return;
-        }
+        let kind = (self.node - ROOT - 1) % KINDS.len() as u64;
         let (Some(offset), Some(size)) = (number(self.payload, 8), number(self.payload, 16)) else {
             return;
         };
         let (offset, size) = (u64::from_le_bytes(offset), u32::from_le_bytes(size));
-        let (device, unique, node) = (Arc::clone(device), self.unique, self.node);
-        std::thread::spawn(move || {
-            std::thread::sleep(PAUSE);
-            let header = model::header(LEN, "");
-            let end = header.len() as u64 + LEN;
-            let len = u64::from(size)
-                .min(PIECE as u64)
-                .min(end.saturating_sub(offset));
-            let byte = |at: u64| match header.get(at as usize) {
-                Some(byte) => *byte,
-                None => (at ^ node) as u8,
-            };
-            let bytes: Vec<_> = (offset..offset + len).map(byte).collect();
-            reply(&device, unique, 0, &bytes);
-        });
+        match kind {
+            SLOW => {
+                let (device, unique, node) = (Arc::clone(device), self.unique, self.node);
+                std::thread::spawn(move || {
+                    std::thread::sleep(PAUSE);
+                    let bytes = content(node, offset, u64::from(size).min(PIECE as u64));
+                    reply(&device, unique, 0, &bytes);
+                });
+            }
+            BROKEN if offset >= WHOLE => reply(device, self.unique, -EIO, &[]),
+            BROKEN => self.reply(device, &content(self.node, offset, size.into())),
+            // Nobody answers.
+            _ => {}
+        }
     }
 
     fn reply(&self, device: &File, payload: &[u8]) {
         reply(device, self.unique, 0, payload);
     }
+}
+
+/// Bytes of a file from `offset`, at most `len`.
+fn content(node: u64, offset: u64, len: u64) -> Vec<u8> {
+    let header = model::header(LEN, "");
+    let end = header.len() as u64 + LEN;
+    let len = len.min(end.saturating_sub(offset));
+    let byte = |at: u64| match header.get(at as usize) {
+        Some(byte) => *byte,
+        None => (at ^ node) as u8,
+    };
+    (offset..offset + len).map(byte).collect()
 }
 
 /// Writes an answer (`struct fuse_out_header`). The kernel may have given the request up.

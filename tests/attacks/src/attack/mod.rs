@@ -1,5 +1,6 @@
 //! The attacks on the daemon.
 
+mod broken;
 mod connections;
 mod descriptors;
 mod frames;
@@ -58,6 +59,8 @@ pub enum Attack {
     Inodes,
     /// Files that give a few bytes a second, or none
     Slow,
+    /// Files whose reads fail in the middle
+    Broken,
     /// Connections of several users that say nothing, or half of a message
     Connections,
     /// A sidecar of other bytes beside each model of another user
@@ -96,6 +99,8 @@ pub enum Prepared {
     Nothing,
     /// Files that are slow, or hang.
     Slow(slow::Files),
+    /// Files whose reads fail.
+    Broken(broken::Folder),
     /// Images of one identity; none where they cannot be mounted.
     Images(Option<identities::Images>),
 }
@@ -114,6 +119,7 @@ impl Attack {
     pub fn prepare(self, scratch: &Path) -> Result<Prepared> {
         Ok(match self {
             Self::Slow => Prepared::Slow(slow::Files::make(scratch)?),
+            Self::Broken => Prepared::Broken(broken::Folder::mount(scratch)?),
             Self::Identities => Prepared::Images(identities::Images::make(scratch).ok()),
             _ => Prepared::Nothing,
         })
@@ -136,6 +142,7 @@ impl Attack {
         };
         match (self, prepared) {
             (Self::Slow, Prepared::Slow(files)) => slow::run(&rounds, files),
+            (Self::Broken, Prepared::Broken(folder)) => broken::run(&rounds, &folder),
             (Self::Lingering, _) => lingering::run(&rounds),
             (Self::Metadata, _) => metadata::run(&rounds),
             (Self::Records, _) => records::run(&rounds),
@@ -154,7 +161,9 @@ impl Attack {
             (Self::Http, _) => http::run(&rounds),
             (Self::Descriptors, _) => descriptors::run(&rounds),
             (Self::Frames, _) => frames::run(&rounds),
-            (Self::Slow | Self::Identities, _) => anyhow::bail!("its files were not prepared"),
+            (Self::Slow | Self::Broken | Self::Identities, _) => {
+                anyhow::bail!("its files were not prepared")
+            }
         }
     }
 }

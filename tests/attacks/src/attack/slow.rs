@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use nix::fcntl::AT_FDCWD;
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use tetris_agent::ManifestKind;
 use tetris_wire::daemon::Message;
@@ -36,12 +34,7 @@ impl Files {
     /// # Errors
     /// When none can be made.
     pub fn make(scratch: &Path) -> Result<Self> {
-        unshare(CloneFlags::CLONE_NEWNS).context("unshare the mount namespace")?;
-        let none = None::<&str>;
-        let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        mount(none, "/", none, flags, none).context("make mounts private")?;
-        let dir = scratch.join("user-space");
-        std::fs::create_dir_all(&dir)?;
+        let dir = fuse::folder(scratch)?;
         let user_space = fuse::serve(&dir);
         let local = local(scratch);
         if let (Err(user_space), Err(local)) = (&user_space, &local) {

@@ -168,6 +168,31 @@ fn slow_and_hung_files_take_no_turn_of_others() {
 }
 
 #[test]
+fn files_that_cannot_be_read_leave_nothing_in_the_store() {
+    let Some(mut scene) = Scene::new(&Options::default()) else {
+        return;
+    };
+    let before = scene.node.usage();
+    let Some(mut attacker) = scene.attack("broken", &[]) else {
+        return;
+    };
+    attacker.rounds(3);
+    scene.goes_on();
+    let refused = attacker
+        .counts
+        .keys()
+        .all(|kind| kind.starts_with("refused-"));
+    assert!(
+        refused && !attacker.counts.is_empty(),
+        "{:?}",
+        attacker.counts
+    );
+    let objects = files(&scene.node.store("blue", 1).join("objects-v1"));
+    assert_eq!(objects, (0, 0), "bytes and number of objects");
+    scene.end(attacker, &before);
+}
+
+#[test]
 fn connections_of_many_users_keep_no_other_store_out() {
     nobody_else_notices("connections", &["--container-root"]);
 }

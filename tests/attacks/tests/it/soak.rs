@@ -20,6 +20,9 @@ use crate::victim::{self, Victim};
 const MIB: u64 = 1 << 20;
 /// Interval of the victim's loads.
 const LOADS: Duration = Duration::from_secs(2);
+/// Loads and requests before the attacks, for comparison.
+const LOADS_ALONE: usize = 5;
+const REQUESTS_ALONE: usize = 500;
 /// Interval of questions to `/healthz`.
 const PROBES: Duration = Duration::from_millis(100);
 /// Interval of volumes that come and go.
@@ -42,7 +45,7 @@ const BYTES: u64 = MIB;
 const INODES: u64 = 8;
 
 /// The attacks, with the namespace of each and its arguments. Slow files wait for turns of their own namespace.
-const ATTACKS: [(&str, &str, &[&str]); 17] = [
+const ATTACKS: [(&str, &str, &[&str]); 18] = [
     ("lingering", "blue", &[]),
     ("metadata", "blue", &[]),
     ("locks", "blue", &[]),
@@ -51,6 +54,7 @@ const ATTACKS: [(&str, &str, &[&str]); 17] = [
     ("hoard", "blue", &[]),
     ("inodes", "blue", &[]),
     ("slow", "red", &[]),
+    ("broken", "red", &[]),
     ("connections", "red", &["--container-root"]),
     ("sidecar", "blue", &[]),
     ("identities", "blue", &[]),
@@ -153,7 +157,9 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
     fs::set_permissions(&green.scratch, all).unwrap();
     let models = green.scratch.display().to_string();
     let mut victim = Victim::start(&green, LOADS);
-    victim.loads(&node, 1);
+    victim.loads(&node, LOADS_ALONE);
+    let mut client = GatewayVictim::start(gateway.address);
+    client.requests(REQUESTS_ALONE);
     let mut pods = vec![green];
     let mut attackers = Vec::new();
     for (user, (name, namespace, more)) in (4711..).zip(ATTACKS) {
@@ -168,8 +174,6 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
     for name in GATEWAY_ATTACKS {
         attackers.push((name, Attacker::of_gateway(gateway.address, name)));
     }
-    let mut client = GatewayVictim::start(gateway.address);
-    client.requests(1);
     let watches: Vec<_> = node
         .process_ids()
         .into_iter()
@@ -228,7 +232,11 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
         took.len(),
         took.iter().max().unwrap()
     ));
-    let answers = Times(Mutex::new(client.stop()));
+    let loads: Vec<_> = took.iter().copied().map(Duration::from_millis).collect();
+    tell_ratio("loads", &loads, LOADS_ALONE);
+    let answers = client.stop();
+    tell_ratio("requests", &answers, REQUESTS_ALONE);
+    let answers = Times(Mutex::new(answers));
     for (name, watch) in watches {
         tell(&format!("{name}: at most {} bytes", watch.stop()));
     }
@@ -253,6 +261,17 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
         assert!(volumes.percentile(99) <= ANSWER);
     }
     node.stop();
+}
+
+/// Prints the median beside the attacks, and how much longer that is than the median of the first times, before them.
+fn tell_ratio(what: &str, times: &[Duration], alone: usize) {
+    let (alone, beside) = times.split_at(alone);
+    let median = |times: &[Duration]| Times(Mutex::new(times.to_vec())).percentile(50);
+    let (alone, beside) = (median(alone), median(beside));
+    let ratio = beside.as_secs_f64() / alone.as_secs_f64();
+    tell(&format!(
+        "{what} of victims: median {alone:?} alone, {beside:?} beside the attacks, {ratio:.2} x"
+    ));
 }
 
 /// Ends the threads beside, also when this one fails.
