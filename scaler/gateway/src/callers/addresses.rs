@@ -2,14 +2,35 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use tetris_scaler::state::Key;
+use tetris_service_kit::clients::Clients;
+use tokio::sync::watch;
+
+/// Longest wait for news of a pod: its first requests can come before the kubelet has told its address.
+const NEWS: Duration = Duration::from_secs(3);
+/// Largest number of requests that wait for news, and of those from one address.
+const WAITING: usize = 1_024;
+const WAITING_OF_ADDRESS: usize = 64;
 
 /// Namespaces of pods by their addresses. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Addresses(Arc<RwLock<Option<ByAddress>>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    known: Arc<watch::Sender<Option<ByAddress>>>,
+    waiting: Clients,
+}
+
+impl Default for Addresses {
+    fn default() -> Self {
+        Self {
+            known: Arc::default(),
+            waiting: Clients::new(WAITING, WAITING_OF_ADDRESS),
+        }
+    }
+}
 
 /// `None` for an address that pods of several namespaces have, as between the end of one and the news of it.
 type ByAddress = HashMap<IpAddr, Option<Arc<str>>>;
@@ -17,12 +38,19 @@ type ByAddress = HashMap<IpAddr, Option<Arc<str>>>;
 impl Addresses {
     /// Namespace of the pod with this address, if it is that of one pod.
     pub(crate) fn namespace(&self, address: IpAddr) -> Option<Arc<str>> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known
-            .as_ref()?
-            .get(&address.to_canonical())
-            .cloned()
-            .flatten()
+        namespace(self.known.borrow().as_ref(), address)
+    }
+
+    /// Waits until a pod with this address is known, for at most [`NEWS`].
+    pub(crate) async fn wait_for(&self, address: IpAddr) {
+        let Some(_place) = self.waiting.enter(address.to_canonical()) else {
+            return;
+        };
+        let mut changes = self.known.subscribe();
+        let is_known = |known: &Option<ByAddress>| namespace(known.as_ref(), address).is_some();
+        let news = async { drop(changes.wait_for(is_known).await) };
+        // Without news it stays unknown.
+        let _in_time = tokio::time::timeout(NEWS, news).await;
     }
 
     /// Replaces all addresses by those of `pods`.
@@ -42,14 +70,17 @@ impl Addresses {
                 }
             }
         }
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(all);
+        self.known.send_replace(Some(all));
     }
 
     /// Returns true once the pods have been listed.
     pub(crate) fn are_known(&self) -> bool {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.is_some()
+        self.known.borrow().is_some()
     }
+}
+
+fn namespace(known: Option<&ByAddress>, address: IpAddr) -> Option<Arc<str>> {
+    known?.get(&address.to_canonical()).cloned().flatten()
 }
 
 /// Addresses of a pod.

@@ -7,6 +7,9 @@
 //! - An address that someone writes into a head counts only if it comes from a proxy that the configuration trusts.
 //! - A token for the gateway reaches no instance.
 //!
+//! A pod's first requests can come before the API server knows its address: a request without a token from an unknown
+//! address waits for news, 3 s at most, and is refused then.
+//!
 //! Caveats: pods in the network of their node have its address, and need a token. Who can send packets with the address
 //! of a pod is that pod here. While the gateway has no news of the API server, what was known last stays in force.
 
@@ -86,8 +89,14 @@ impl Callers {
         if *allowed == AllowedCallers::Anyone {
             return Ok(());
         }
-        let address = self.proxies.caller(peer, headers, &self.addresses);
-        let pod = address.and_then(|address| self.addresses.namespace(address));
+        let mut address = self.proxies.caller(peer, headers, &self.addresses);
+        let mut pod = address.and_then(|address| self.addresses.namespace(address));
+        if let (None, None, Some(unknown)) = (&pod, &token, address) {
+            self.addresses.wait_for(unknown).await;
+            // It may be the address of a proxy.
+            address = self.proxies.caller(peer, headers, &self.addresses);
+            pod = address.and_then(|address| self.addresses.namespace(address));
+        }
         if pod
             .as_deref()
             .is_some_and(|pod| allowed.allow_namespace(pod))

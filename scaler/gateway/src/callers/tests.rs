@@ -19,6 +19,7 @@ use super::*;
 const SEARCH: &str = "10.0.0.1";
 const WEB: &str = "10.0.0.2";
 const INGRESS: &str = "10.0.0.3";
+const NEW: &str = "10.0.0.4";
 const OUTSIDE: &str = "203.0.113.9";
 
 #[derive(Clone, Default)]
@@ -50,6 +51,16 @@ async fn review(State(server): State<Server>, Json(review): Json<Value>) -> Resp
     .into_response()
 }
 
+/// A pod of a namespace, at an address.
+fn pod_at((namespace, address): (&str, &str)) -> (Key, Arc<PodAddresses>) {
+    let pod = json!({
+        "metadata": {"name": "a"}, "spec": {"containers": []}, "status": {"podIP": address},
+    });
+    let pod = serde_json::from_value(pod).unwrap();
+    let key = Key::new(namespace.to_owned(), "a".to_owned());
+    (key, Arc::new(PodAddresses::read(&pod).unwrap()))
+}
+
 struct Scene {
     server: Server,
     callers: Callers,
@@ -66,15 +77,7 @@ impl Scene {
         };
         let callers = Callers::new(Client::new(router, "default"), &config);
         let pods = [("search", SEARCH), ("web", WEB), ("ingress", INGRESS)];
-        let pods = pods.map(|(namespace, address)| {
-            let pod = json!({
-                "metadata": {"name": "a"}, "spec": {"containers": []}, "status": {"podIP": address},
-            });
-            let pod = serde_json::from_value(pod).unwrap();
-            let key = Key::new(namespace.to_owned(), "a".to_owned());
-            (key, Arc::new(PodAddresses::read(&pod).unwrap()))
-        });
-        callers.addresses().set(&BTreeMap::from(pods));
+        callers.addresses().set(&BTreeMap::from(pods.map(pod_at)));
         Self {
             server,
             callers,
@@ -137,6 +140,36 @@ async fn pods_are_admitted_by_their_namespace() {
         assert_eq!(status, expected, "{allowed:?} {peer}");
     }
     assert_eq!(scene.server.asked.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_request_of_a_pod_waits_for_its_address() {
+    let scene = Scene::new();
+    let own = known(&["search"], &[]);
+    let mut headers = HeaderMap::new();
+    let asked = scene.ask(&own, NEW, &mut headers);
+    let told = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let pods = [("search", NEW)].map(pod_at);
+        scene.callers.addresses().set(&BTreeMap::from(pods));
+    };
+    let begun = tokio::time::Instant::now();
+    let (status, ()) = tokio::join!(asked, told);
+    assert_eq!((status, begun.elapsed().as_secs()), (200, 1));
+    // A caller that stays unknown is refused; as many wait at once as may.
+    let waiting = (0..70).map(|_| async {
+        let status = scene.ask(&own, OUTSIDE, &mut HeaderMap::new()).await;
+        (status, begun.elapsed().as_secs())
+    });
+    let refused = futures::future::join_all(waiting).await;
+    let late = refused
+        .iter()
+        .filter(|(status, at)| (*status, *at) == (401, 4));
+    assert_eq!(late.count(), 64);
+    let at_once = refused
+        .iter()
+        .filter(|(status, at)| (*status, *at) == (401, 1));
+    assert_eq!(at_once.count(), 6);
 }
 
 #[tokio::test(start_paused = true)]

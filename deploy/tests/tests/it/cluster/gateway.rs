@@ -76,16 +76,20 @@ for step in sys.argv[1:]:
 print(json.dumps({"asked": asked, "statuses": statuses, "reopened": reopened, "first_seconds": firsts}))
 "#;
 
-/// Asks once for each token, of which the empty one is none. Prints the statuses as JSON.
+/// Asks a gateway once for each pair of a path and a token, of which the empty one is none, after the first pair has the status that
+/// is given. Prints the statuses as JSON.
 const STRANGER: &str = r#"
-import http.client, json, sys
-statuses = []
-for path, token in zip(sys.argv[1::2], sys.argv[2::2]):
-    connection = http.client.HTTPConnection("tetris-gateway.tetris-system", timeout=120)
+import http.client, json, sys, time
+host, first, *pairs = sys.argv[1:]
+def ask(path, token):
+    connection = http.client.HTTPConnection(host, 8080, timeout=120)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     connection.request("POST", "/functions/tetris-e2e-gateway/served" + path, b"{}", headers)
-    statuses.append(connection.getresponse().status)
-print(json.dumps(statuses))
+    return connection.getresponse().status
+end = time.monotonic() + 60
+while ask(*pairs[:2]) != int(first) and time.monotonic() < end:
+    time.sleep(0.2)
+print(json.dumps([ask(path, token) for path, token in zip(pairs[::2], pairs[1::2])]))
 "#;
 /// Namespace of pods that the function is not for.
 const ELSEWHERE: &str = "default";
@@ -169,21 +173,52 @@ fn strangers(python: &str) -> Result<()> {
         Ok::<_, anyhow::Error>(token.trim().to_owned())
     };
     let (own, other) = (token(NAMESPACE)?, token(ELSEWHERE)?);
-    let asked = [
+    let gateways = pods("app.kubernetes.io/name=tetris-gateway", SYSTEM)?;
+    let gateway = gateways.first().context("no gateway")?;
+    let host = text(&gateway["status"]["podIP"]);
+    let pairs = [
         "/infer", "", "/infer", &own, "/infer", &other, "/ready", &own,
     ];
+    open_to(&Value::Null)?;
+    let asked = [&[host, "403"][..], &pairs].concat();
     let elsewhere = asks(ELSEWHERE, "stranger", python, STRANGER, &asked)?;
     told(&format!("a pod of another namespace: {elsewhere}"));
     ensure!(elsewhere == json!([403, 200, 403, 404]), "{elsewhere}");
-    let here = asks(
-        NAMESPACE,
-        "local",
-        python,
-        STRANGER,
-        &["/infer", "", "/../ready", ""],
-    )?;
+    let asked = [host, "200", "/infer", "", "/../ready", ""];
+    let here = asks(NAMESPACE, "local", python, STRANGER, &asked)?;
     ensure!(here == json!([200, 404]), "{here}");
+    open_to(&json!({"anyone": true}))?;
+    for gateway in &gateways {
+        let name = text(&gateway["metadata"]["name"]);
+        let host = text(&gateway["status"]["podIP"]);
+        let asked = [host, "200", "/infer", ""];
+        let anyone = asks(ELSEWHERE, &format!("of-{name}"), python, STRANGER, &asked)?;
+        ensure!(anyone == json!([200]), "{anyone}");
+        Kubectl.run(&[
+            "delete",
+            &format!("pod/of-{name}"),
+            "-n",
+            ELSEWHERE,
+            "--wait=false",
+        ])?;
+    }
     Kubectl.run(&["delete", "pod/stranger", "-n", ELSEWHERE, "--wait=false"])?;
+    Ok(())
+}
+
+/// Changes the callers of the function.
+fn open_to(callers: &Value) -> Result<()> {
+    let patch = json!({"spec": {"callers": callers}}).to_string();
+    let function = "inferencefunction/served";
+    Kubectl.run(&[
+        "patch",
+        function,
+        "-n",
+        NAMESPACE,
+        "--type=merge",
+        "-p",
+        &patch,
+    ])?;
     Ok(())
 }
 
