@@ -34,6 +34,16 @@ const CLIENTS: [(Client, usize); 11] = [
     (Client::Settings, 3),
 ];
 
+/// Duration of a siege in a run of all tests, in seconds.
+const SECONDS: u64 = 6;
+
+/// Duration of a siege: what `TETRIS_SIEGE_SECONDS` says, or some seconds.
+#[must_use]
+pub fn duration() -> Duration {
+    let seconds = std::env::var("TETRIS_SIEGE_SECONDS").unwrap_or_default();
+    Duration::from_secs(seconds.parse().unwrap_or(SECONDS))
+}
+
 /// Runs all hostile clients of a server, for ever. `connect` connects from an address to the server.
 pub async fn run<S: Connection + 'static, F>(
     server: SocketAddr,

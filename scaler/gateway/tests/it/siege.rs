@@ -17,7 +17,6 @@ use crate::replica::{Replica, free_address};
 
 /// Limit of the shipped Deployment.
 const LIMIT: u64 = 512 << 20;
-const SECONDS: u64 = 6;
 const PATHS: Paths = Paths {
     victim: "/functions/victim/x",
     flood: "/functions/flood/x",
@@ -44,11 +43,6 @@ async fn ask(gateway: SocketAddr) -> Duration {
         "the victim"
     );
     asked.elapsed()
-}
-
-fn seconds() -> u64 {
-    let text = std::env::var("TETRIS_SIEGE_SECONDS").unwrap_or_default();
-    text.parse().unwrap_or(SECONDS)
 }
 
 #[tokio::test]
@@ -89,7 +83,7 @@ async fn under_siege_the_gateway_serves_others_within_its_memory_and_gives_it_ba
     hostile.spawn(siege::run(gateway.address, PATHS, connect));
     let began = Instant::now();
     let (mut most, mut slowest, mut asked) = (before, Duration::ZERO, 0);
-    while began.elapsed() < Duration::from_secs(seconds()) {
+    while began.elapsed() < siege::duration() {
         assert!(
             gateway.is_alive(),
             "after {:?}, {most} bytes at most",

@@ -16,7 +16,6 @@ use crate::whole::world::World;
 
 /// Limit of the shipped Deployment (`deploy/base/scaler/deployment.yaml`).
 const LIMIT: u64 = 512 << 20;
-const SECONDS: u64 = 6;
 /// Questions before the attack: all parts of the scaler have been used.
 const WARM: usize = 100;
 /// Memory that the scaler may keep besides a fifth of that before: caches and arenas of the C library.
@@ -57,8 +56,6 @@ async fn under_siege_the_scaler_scales_within_its_memory_and_gives_it_back() {
             return;
         }
     };
-    let seconds = std::env::var("TETRIS_SIEGE_SECONDS").unwrap_or_default();
-    let seconds = seconds.parse().unwrap_or(SECONDS);
     // On threads of their own: what the test asks waits for no hostile client.
     let hostile = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -85,7 +82,7 @@ async fn under_siege_the_scaler_scales_within_its_memory_and_gives_it_back() {
     }
     let began = Instant::now();
     let (mut most, mut slowest, mut asked) = (before, Duration::ZERO, 0);
-    while began.elapsed() < Duration::from_secs(seconds) {
+    while began.elapsed() < siege::duration() {
         assert!(operator.is_running(), "{most} bytes at most");
         slowest = slowest.max(ask(&operator).await);
         most = most.max(memory(&operator));

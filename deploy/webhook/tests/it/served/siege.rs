@@ -25,7 +25,6 @@ use crate::served::replica::trusted;
 
 /// Limit of the shipped Deployment (`deploy/base/webhook/deployment.yaml`).
 const LIMIT: u64 = 256 << 20;
-const SECONDS: u64 = 6;
 /// Reviews before the attack: all parts of the webhook have been used.
 const WARM: usize = 100;
 /// Memory that the webhook may keep besides a fifth of that before: caches and arenas of the C library.
@@ -157,8 +156,6 @@ async fn under_siege_the_webhook_reviews_within_its_memory_and_gives_it_back() {
             return;
         }
     };
-    let seconds = std::env::var("TETRIS_SIEGE_SECONDS").unwrap_or_default();
-    let seconds = seconds.parse().unwrap_or(SECONDS);
     // On threads of their own: the API server waits for no hostile client.
     let hostile = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -183,7 +180,7 @@ async fn under_siege_the_webhook_reviews_within_its_memory_and_gives_it_back() {
     }
     let began = Instant::now();
     let (mut most, mut slowest, mut asked) = (before, Duration::ZERO, 0);
-    while began.elapsed() < Duration::from_secs(seconds) {
+    while began.elapsed() < siege::duration() {
         webhook.require_running();
         slowest = slowest.max(webhook.ask(&api).await);
         most = most.max(webhook.private_bytes());
