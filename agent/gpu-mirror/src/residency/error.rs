@@ -95,6 +95,16 @@ pub enum Refusal {
         /// Number of bytes that it may have.
         limit_bytes: u64,
     },
+    /// Other models of the tenant wait or are copied, and have too many objects mapped.
+    #[error(
+        "the model has {need} objects to copy, {free} more may be under way for the tenant; wait until other models are copied"
+    )]
+    Objects {
+        /// Number of objects that are not on the device.
+        need: usize,
+        /// Number of objects that may be mapped now.
+        free: usize,
+    },
     /// The object is on the device with another length.
     #[error(
         "object {object} is on the device with {found} bytes, expected {expected}; read the manifest again"
@@ -134,7 +144,7 @@ impl Refusal {
     /// program its memory.
     pub fn may_wait(&self) -> bool {
         match self {
-            Self::InUse { .. } | Self::Taken { .. } => true,
+            Self::InUse { .. } | Self::Taken { .. } | Self::Objects { .. } => true,
             Self::Quota {
                 quota_bytes,
                 held_bytes,

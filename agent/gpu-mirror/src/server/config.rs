@@ -32,6 +32,10 @@ pub struct Limits {
     pub longest_wait: Duration,
     /// Interval of `Waiting` messages to a waiting client.
     pub keepalive: Duration,
+    /// Maximum number of objects that models have mapped while they wait or are copied.
+    pub mapped_objects: usize,
+    /// Maximum number of objects of all models that clients hold or ask for, each counted for each client.
+    pub held_objects: usize,
 }
 
 impl Default for Limits {
@@ -39,6 +43,9 @@ impl Default for Limits {
     /// load 30 files each, and load again before the first model is released, have 256. Four such
     /// users, or one in each of four stores, make 1,024. Each connection is a thread, three
     /// descriptors, and at most a frame of 64 KiB.
+    ///
+    /// Mapped objects take three quarters of the mappings that a process has by default (`vm.max_map_count`). The
+    /// records of a held object take some 250 bytes, so all of them take 256 MiB.
     fn default() -> Self {
         Self {
             connections: 1024,
@@ -46,6 +53,8 @@ impl Default for Limits {
             message_timeout: Duration::from_secs(30),
             longest_wait: Duration::from_mins(5),
             keepalive: Duration::from_secs(1),
+            mapped_objects: 49_152,
+            held_objects: 1 << 20,
         }
     }
 }
@@ -66,6 +75,10 @@ impl Limits {
             ),
             (time(self.longest_wait), "a longest wait of at most a day"),
             (time(self.keepalive), "a keepalive of at most a day"),
+            (
+                self.mapped_objects > 0 && self.held_objects > 0,
+                "1 mapped and held object or more",
+            ),
         ];
         let broken = rules.into_iter().find(|(fine, _)| !fine);
         broken.map_or(Ok(()), |(_, expected)| {

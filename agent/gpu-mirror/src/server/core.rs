@@ -12,6 +12,7 @@ use super::damaged::Damaged;
 use super::importer::Importers;
 use super::jobs::Load;
 use super::metrics::Metrics;
+use super::object_limit::ObjectLimit;
 use super::pool::Pool;
 use super::state::{Ask, Held, State};
 use super::{Limits, ServerConfig};
@@ -30,6 +31,10 @@ pub(super) struct Core<D: DeviceMemory> {
     writable_registration: bool,
     pub metrics: Metrics,
     pub connections: Arc<ConnectionLimit>,
+    /// Mapped objects of models that wait or are copied.
+    pub mapped: Arc<ObjectLimit>,
+    /// Objects of models that clients hold or ask for.
+    pub held: Arc<ObjectLimit>,
     /// Processes that got chunks.
     pub importers: Importers,
     /// Closes clients' streams, and the descriptors that they passed.
@@ -48,6 +53,8 @@ impl<D: DeviceMemory> Core<D> {
             writable_registration: config.writable_registration,
             metrics: Metrics::default(),
             connections: Arc::default(),
+            mapped: Arc::new(ObjectLimit::new(config.limits.mapped_objects)),
+            held: Arc::new(ObjectLimit::new(config.limits.held_objects)),
             importers: Importers::default(),
             closer: Closer::new(CLOSING_THREADS),
             manifests: Mutex::default(),

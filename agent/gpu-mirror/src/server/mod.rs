@@ -22,7 +22,8 @@
 //! - C5: a chunk is cleared before a client gets it, so no client sees bytes of another tenant.
 //! - C6: a chunk counts until its memory is free: the device says so when it is released, or else the
 //!   last process that got it has ended.
-//! - C7: with several tenants, none takes all connections: each may have as many as are free.
+//! - C7: with several tenants, none takes all connections: each may have as many as are free. The same holds for the
+//!   objects of models that are held, and for mapped objects of models that wait or are copied.
 //!
 //! - C8: the capacity of a device is at most the memory that the server has there and what is free
 //!   beside it. Where other programs take the memory first, a load waits for some seconds, then idle
@@ -60,6 +61,7 @@ mod lost;
 mod mailbox;
 mod maker;
 mod metrics;
+mod object_limit;
 mod pool;
 mod prefixes;
 mod pressure;
@@ -268,7 +270,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
         path: &Path,
     ) -> Result<(), ServerError> {
         let registrable = self.core.registrable_devices();
-        let tenant = Arc::new(Tenant::new(tenant, store, registrable)?);
+        let tenant = Arc::new(Tenant::new(tenant, store, registrable, &self.core.mapped)?);
         let socket = TenantSocket::new(path, &self.core.closer)?;
         let stop = Bell::new().map_err(|source| ServerError::Start {
             action: "make a bell",

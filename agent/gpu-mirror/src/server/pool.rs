@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tetris_store_layout::{Access, Mapping, ObjectId, ObjectRef, Store};
 
-use crate::residency::DeviceId;
+use super::object_limit::{ObjectLimit, ObjectPermit};
+use crate::residency::{DeviceId, TenantId};
 
 /// Number of entries below which a search for dead ones is not worthwhile.
 const FEW: usize = 1024;
@@ -18,7 +19,10 @@ const FEW: usize = 1024;
 /// mappings.
 #[derive(Debug)]
 pub(super) struct Pool {
+    tenant: TenantId,
     store: Arc<Store>,
+    /// Limit of the objects that the tenant's models have mapped.
+    objects: Arc<ObjectLimit>,
     /// Devices that need mappings made for registration.
     registrable: BTreeSet<DeviceId>,
     known: Mutex<Known>,
@@ -34,15 +38,27 @@ struct Known {
 }
 
 impl Pool {
-    /// Creates an empty index. `registrable` are devices that register no read-only pages; only for
-    /// them objects are opened for writing.
-    pub fn new(store: Arc<Store>, registrable: BTreeSet<DeviceId>) -> Self {
+    /// Creates an empty index for the store of `tenant`. `registrable` are devices that register no read-only pages;
+    /// only for them objects are opened for writing. `objects` limits what models under way have mapped.
+    pub fn new(
+        tenant: TenantId,
+        store: Arc<Store>,
+        registrable: BTreeSet<DeviceId>,
+        objects: &Arc<ObjectLimit>,
+    ) -> Self {
         Self {
+            tenant,
             store,
+            objects: Arc::clone(objects),
             registrable,
             known: Mutex::default(),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// A permit for objects of a model, for none yet.
+    pub fn permit(&self) -> ObjectPermit {
+        self.objects.permit(self.tenant)
     }
 
     /// Finds an existing mapping of an object for copies to this device, or to any, if it still is

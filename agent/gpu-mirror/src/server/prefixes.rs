@@ -119,7 +119,10 @@ impl<D: DeviceMemory> Core<D> {
                     pool: Arc::clone(pool),
                     most_bytes,
                 };
-                state.templates.wish(name, wish, ttft_us);
+                for spec in state.templates.wish(name, wish, ttft_us) {
+                    let freed = state.manager.keep(device, tenant, &spec, 0, now_ms);
+                    state.free(device, freed, &self.metrics);
+                }
             } else if let Some(spec) = state.templates.remove(&name) {
                 let freed = state.manager.keep(device, tenant, &spec, 0, now_ms);
                 state.free(device, freed, &self.metrics);
@@ -169,8 +172,8 @@ impl<D: DeviceMemory> Core<D> {
         };
         for missing in missing {
             // Outside the lock: it opens files.
-            if let Err(refused) = missing.sources.map_all(&missing.parts) {
-                tracing::debug!(reason = %refused.text, "a prefix is not complete");
+            if let Err(reason) = missing.sources.map_all(&missing.parts) {
+                tracing::debug!(?reason, "a prefix is not complete");
                 continue;
             }
             self.state().fill(missing, now_ms, &self.metrics);

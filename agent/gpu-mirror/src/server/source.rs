@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tetris_store_layout::{Mapping, ObjectId, ObjectRef};
 
+use super::object_limit::{ObjectPermit, TooManyObjects};
 use super::pool::Pool;
 use crate::copy::StorePages;
 use crate::memory::HostSlice;
@@ -18,6 +19,17 @@ pub(super) struct Sources {
     pool: Arc<Pool>,
     objects: Arc<BTreeMap<ObjectId, ObjectRef>>,
     mapped: Mutex<BTreeMap<ObjectId, Source>>,
+    /// Permit for the objects that may be mapped.
+    permit: Mutex<ObjectPermit>,
+}
+
+/// Reason that a model's objects are not all mapped.
+#[derive(Debug)]
+pub(super) enum NotMapped {
+    /// The store does not have all of them.
+    Missing(Refused),
+    /// The tenant's models have too many mapped.
+    TooMany(TooManyObjects),
 }
 
 /// A mapped object.
@@ -46,11 +58,12 @@ impl fmt::Debug for Sources {
 
 impl Sources {
     pub fn new(pool: Arc<Pool>, objects: Arc<BTreeMap<ObjectId, ObjectRef>>) -> Self {
-        let mapped = Mutex::default();
+        let permit = Mutex::new(pool.permit());
         Self {
             pool,
             objects,
-            mapped,
+            mapped: Mutex::default(),
+            permit,
         }
     }
 
@@ -113,15 +126,22 @@ impl Sources {
         Some(bytes)
     }
 
-    /// Maps `parts`, or returns a refusal with the missing ones.
-    pub fn map_all(&self, parts: &[Part]) -> Result<(), Refused> {
+    /// Maps `parts`.
+    ///
+    /// # Errors
+    /// The store lacks some, which the refusal names, or there are too many now.
+    pub fn map_all(&self, parts: &[Part]) -> Result<(), NotMapped> {
+        let permit = self.permit.lock();
+        let mut permit = permit.unwrap_or_else(PoisonError::into_inner);
+        permit.grow_to(parts.len()).map_err(NotMapped::TooMany)?;
+        drop(permit);
         let absent = parts.iter().filter(|part| !self.has(&part.object));
         let absent: Vec<_> = absent.collect();
         let Some(first) = absent.first() else {
             return Ok(());
         };
         let count = absent.len();
-        Err(Refused {
+        Err(NotMapped::Missing(Refused {
             reason: Reason::MISSING,
             missing_bytes: absent.iter().map(|part| part.len).sum(),
             missing_objects: count as u32,
@@ -130,7 +150,7 @@ impl Sources {
                 parts.len(),
                 first.object
             ),
-        })
+        }))
     }
 }
 

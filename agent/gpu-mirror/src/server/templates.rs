@@ -13,6 +13,10 @@ use super::source::Sources;
 use crate::residency::{DeviceId, ModelKey, ModelSpec, PrefixUsage, TenantId};
 use crate::template::{Demand, Estimate, allocate, prefix_bytes};
 
+/// Maximum number of objects of all models that a tenant wishes to stay on a device: those of four of the largest
+/// models, or of hundreds of usual ones. The record of an object takes some 150 bytes.
+const MOST_OBJECTS: usize = 4 * ModelSpec::MAX_PARTS;
+
 /// State of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -82,8 +86,9 @@ impl Templates {
     }
 
     /// Adds a wish, or replaces it: a later client may know the order of use better. `ttft_us` is a
-    /// measured time to the first token in microseconds; 0: there is none.
-    pub fn wish(&mut self, name: TemplateName, wish: Wish, ttft_us: u64) {
+    /// measured time to the first token in microseconds; 0: there is none. Returns the models of the tenant's oldest
+    /// wishes, which are dropped where there are too many.
+    pub fn wish(&mut self, name: TemplateName, wish: Wish, ttft_us: u64) -> Vec<ModelSpec> {
         self.recency += 1;
         let before = self.all.remove(&name);
         let mut estimate = before.map(|template| template.ttft_us).unwrap_or_default();
@@ -96,6 +101,26 @@ impl Templates {
             recency: self.recency,
         };
         self.all.insert(name, template);
+        let (device, tenant, _) = name;
+        let mut dropped = Vec::new();
+        while let Some(oldest) = self.oldest_beyond(device, tenant, MOST_OBJECTS) {
+            dropped.extend(self.remove(&oldest));
+        }
+        dropped
+    }
+
+    /// The oldest wish of a tenant on a device, if all of them have more than `most` objects.
+    fn oldest_beyond(
+        &self,
+        device: DeviceId,
+        tenant: TenantId,
+        most: usize,
+    ) -> Option<TemplateName> {
+        let is_own = |name: &TemplateName| (name.0, name.1) == (device, tenant);
+        let own = || self.all.iter().filter(|(name, _)| is_own(name));
+        let objects: usize = own().map(|(_, it)| it.wish.objects.len()).sum();
+        let (oldest, _) = own().min_by_key(|(_, template)| template.recency)?;
+        (objects > most).then_some(*oldest)
     }
 
     /// Records that a client uses a model: its prefix comes before others when the budget does not

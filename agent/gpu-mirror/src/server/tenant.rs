@@ -8,6 +8,7 @@ use rustix::process::geteuid;
 use tetris_store_layout::Store;
 
 use super::ServerError;
+use super::object_limit::ObjectLimit;
 use super::pool::Pool;
 use crate::residency::{DeviceId, TenantId};
 
@@ -22,11 +23,13 @@ pub(super) struct Tenant {
 
 impl Tenant {
     /// Creates the tenant of a store. Only this user and root may be able to shrink the store's
-    /// objects: a copy beyond the end of a file ends in SIGBUS. `registrable`: see [`Pool::new`].
+    /// objects: a copy beyond the end of a file ends in SIGBUS. `registrable`, `objects`: see
+    /// [`Pool::new`].
     pub fn new(
         id: TenantId,
         store: Arc<Store>,
         registrable: BTreeSet<DeviceId>,
+        objects: &Arc<ObjectLimit>,
     ) -> Result<Self, ServerError> {
         let (found, expected) = (store.owner()?, geteuid().as_raw());
         if found != expected && found != 0 {
@@ -36,7 +39,7 @@ impl Tenant {
                 found,
             });
         }
-        let pool = Arc::new(Pool::new(Arc::clone(&store), registrable));
+        let pool = Arc::new(Pool::new(id, Arc::clone(&store), registrable, objects));
         Ok(Self { id, store, pool })
     }
 }

@@ -9,8 +9,11 @@ use std::time::Duration;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tetris_gpu_mirror::client::ClientError;
 use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::protocol::{Acquire, ErrorCode, ModelNamed, PROTOCOL, Reply, Request};
+use tetris_gpu_mirror::protocol::{
+    Acquire, ErrorCode, MAX_OBJECTS_PER_MESSAGE, ModelNamed, PROTOCOL, Reason, Reply, Request,
+};
 use tetris_gpu_mirror::server::Limits;
+use tetris_store_layout::ObjectRef;
 use tetris_wire::{Closer, MAX_FRAME_BYTES};
 
 use crate::mirror::raw::Raw;
@@ -249,6 +252,93 @@ fn a_flood_of_requests_that_nobody_waits_for_leaves_nothing_held() {
     });
     let model = mirror.acquire_within(&models[7], LONG).unwrap();
     check(&model, &models[7], &["7"], 1000);
+}
+
+/// Asks for a model of many objects, which take several messages.
+fn ask_for_many(raw: &mut Raw, objects: &[ObjectRef], wait_ms: u32) {
+    raw.say(&Request::Acquire(Acquire {
+        on: None,
+        wait_ms,
+        order: 0,
+        model: ModelNamed::Objects(objects.len() as u32),
+    }));
+    for part in objects.chunks(MAX_OBJECTS_PER_MESSAGE) {
+        raw.say(&Request::Objects(part.to_vec()));
+    }
+}
+
+#[test]
+fn models_that_wait_leave_mappings_for_others() {
+    const MOST: usize = 3_000;
+    let limits = Limits {
+        mapped_objects: MOST,
+        ..Limits::default()
+    };
+    let mirror = Mirror::with(8, limits, None);
+    let held = mirror.acquire(&mirror.model(&["held"], 5_000)).unwrap();
+    let names: Vec<_> = (0..1_200).map(|number| number.to_string()).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let many = mirror.model(&names, 4);
+    let before = mappings();
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let mut raw = Raw::greeted(&mirror.socket);
+            ask_for_many(&mut raw, &many, 60_000);
+            raw.hear_until(|reply| matches!(reply, Reply::Waiting { .. }));
+            raw
+        })
+        .collect();
+    // Threads and their stacks are some, too.
+    let grown = mappings() - before;
+    assert!(grown < MOST, "{grown} mappings more");
+    // One that does not wait is told.
+    let mut raw = Raw::greeted(&mirror.socket);
+    ask_for_many(&mut raw, &many, 0);
+    let refused = raw.hear_until(|reply| matches!(reply, Reply::Refused(_)));
+    let Reply::Refused(refused) = refused else {
+        unreachable!("it was heard");
+    };
+    assert_eq!(refused.reason, Reason::IN_USE, "{refused:?}");
+    drop(waiting);
+    drop(held);
+    eventually("the others ended", || mirror.server.connections() == 1);
+    // All objects may be mapped again.
+    let model = mirror.acquire_within(&many, LONG).unwrap();
+    model.wait_all(LONG).unwrap();
+}
+
+#[test]
+fn models_of_too_many_objects_are_refused_until_others_are_released() {
+    let limits = Limits {
+        held_objects: 100,
+        ..Limits::default()
+    };
+    let mirror = Mirror::with(32, limits, None);
+    let names: Vec<_> = (0..40).map(|number| number.to_string()).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let many = mirror.model(&names, 4);
+    let held = mirror.acquire(&many).unwrap();
+    let mut raw = Raw::greeted(&mirror.socket);
+    for _ in 0..3 {
+        ask_for_many(&mut raw, &many, 60_000);
+        let refused = raw.hear_until(|reply| matches!(reply, Reply::Refused(_)));
+        let says = format!("{refused:?}");
+        assert!(says.contains("10 more are permitted"), "{says}");
+    }
+    check(
+        &mirror.acquire(&many[..10]).unwrap(),
+        &many[..10],
+        &names[..10],
+        4,
+    );
+    drop(held);
+    eventually("the model is free", || mirror.usage().held_models == 0);
+    check(&mirror.acquire(&many).unwrap(), &many, &names, 4);
+}
+
+fn mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().count()
 }
 
 #[test]

@@ -8,6 +8,8 @@ use super::{Ended, Session};
 use crate::memory::DeviceMemory;
 use crate::protocol::{Acquire, Reason, Refused, Reply, Request};
 use crate::residency::{DeviceId, Refusal};
+use crate::server::object_limit::TooManyObjects;
+use crate::server::source::NotMapped;
 use crate::server::state::{Ask, Held};
 
 /// Refusals for lack of device memory.
@@ -45,17 +47,19 @@ impl<D: DeviceMemory> Session<D> {
         // Drops news of an earlier model.
         let _stale = self.mailbox.take();
         let begun = Instant::now();
-        let outcome = match self.model(acquire)? {
+        let (outcome, permit) = match self.model(acquire)? {
             Ok(model) => {
                 let known = begun.elapsed();
                 let outcome = self.admit(acquire, &model)?;
                 tracing::debug!(objects = model.spec.parts().len(), ?known, admitted = ?begun.elapsed(), "asked for a model");
-                outcome
+                (outcome, Some(model.permit))
             }
-            Err(refused) => AcquireOutcome::Refused(refused),
+            Err(refused) => (AcquireOutcome::Refused(refused), None),
         };
         match outcome {
-            AcquireOutcome::Admitted(held) => return Ok(Some(Lease::new(&self.core, held))),
+            AcquireOutcome::Admitted(held) => {
+                return Ok(Some(Lease::new(&self.core, held, permit)));
+            }
             AcquireOutcome::Refused(refused) => {
                 self.core.metrics.refused.one();
                 if NO_ROOM.contains(&refused.reason) {
@@ -121,8 +125,13 @@ impl<D: DeviceMemory> Session<D> {
         }
         let (tenant, spec) = (self.tenant.id, &model.spec);
         let missing = self.core.state().manager.missing(tenant, spec, on);
-        if let Err(refused) = model.sources.map_all(&missing) {
-            return Ok(AcquireOutcome::Refused(refused));
+        match model.sources.map_all(&missing) {
+            Ok(()) => {}
+            Err(NotMapped::Missing(refused)) => return Ok(AcquireOutcome::Refused(refused)),
+            Err(NotMapped::TooMany(TooManyObjects { free })) => {
+                let need = missing.len();
+                return Err(Refusal::Objects { need, free });
+            }
         }
         let ask = Ask {
             tenant,
@@ -206,6 +215,7 @@ fn tell(refusal: &Refusal) -> Refused {
             let missing_bytes = need_bytes.saturating_sub(*capacity_bytes);
             (Reason::DEVICE_FULL, missing_bytes)
         }
+        Refusal::Objects { .. } => (Reason::IN_USE, 0),
         Refusal::Length { .. } => (Reason::INVALID, 0),
     };
     Refused {

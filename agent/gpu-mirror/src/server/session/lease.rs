@@ -13,18 +13,24 @@ use crate::protocol::{
 };
 use crate::server::core::Core;
 use crate::server::mailbox::Post;
+use crate::server::object_limit::ObjectPermit;
 use crate::server::state::{Chunks, Held};
 
 /// A model that is held until this value is dropped.
 pub(super) struct Lease<D: DeviceMemory> {
     core: Arc<Core<D>>,
     held: Held,
+    /// Permit for its objects.
+    _permit: Option<ObjectPermit>,
 }
 
 impl<D: DeviceMemory> Lease<D> {
-    pub fn new(core: &Arc<Core<D>>, held: Held) -> Self {
-        let core = Arc::clone(core);
-        Self { core, held }
+    pub fn new(core: &Arc<Core<D>>, held: Held, permit: Option<ObjectPermit>) -> Self {
+        Self {
+            core: Arc::clone(core),
+            held,
+            _permit: permit,
+        }
     }
 
     /// The model.

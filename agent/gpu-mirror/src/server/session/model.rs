@@ -8,12 +8,15 @@ use super::{Ended, Session};
 use crate::memory::DeviceMemory;
 use crate::protocol::{Acquire, ModelNamed, Reason, Refused, Request};
 use crate::residency::{ModelSpec, Part};
+use crate::server::object_limit::{ObjectPermit, TooManyObjects};
 use crate::server::source::Sources;
 
 /// A model, and the sources of its bytes.
 pub(super) struct RequestedModel {
     pub spec: ModelSpec,
     pub sources: Arc<Sources>,
+    /// Permit for its objects, kept while the client holds it.
+    pub permit: ObjectPermit,
 }
 
 impl<D: DeviceMemory> Session<D> {
@@ -23,11 +26,19 @@ impl<D: DeviceMemory> Session<D> {
         acquire: &Acquire,
     ) -> Result<Result<RequestedModel, Refused>, Ended> {
         let deadline = self.deadline();
-        let mut listed = Vec::new();
+        let (mut listed, mut received) = (Vec::new(), 0);
+        let mut permit = self.core.held.permit(self.tenant.id);
+        let mut permitted = Ok(());
         if let ModelNamed::Objects(count) = acquire.model {
-            while listed.len() < count as usize {
+            permitted = permit.grow_to(count as usize);
+            while received < count as usize {
                 match self.request_by(deadline)? {
-                    Request::Objects(objects) => listed.extend(objects),
+                    Request::Objects(objects) => {
+                        received += objects.len();
+                        if permitted.is_ok() {
+                            listed.extend(objects);
+                        }
+                    }
                     _ => {
                         return Err(Ended::OutOfTurn {
                             expected: "Objects",
@@ -35,7 +46,7 @@ impl<D: DeviceMemory> Session<D> {
                     }
                 }
             }
-            if listed.len() > count as usize {
+            if received > count as usize {
                 let expected = "as many objects as announced";
                 return Err(Ended::OutOfTurn { expected });
             }
@@ -45,21 +56,39 @@ impl<D: DeviceMemory> Session<D> {
             let expected = "an order of at most as many indexes as a model has objects";
             return Err(Ended::OutOfTurn { expected });
         }
-        while order.len() < acquire.order as usize {
+        let mut ordered = 0;
+        while ordered < acquire.order as usize {
             match self.request_by(deadline)? {
-                Request::Order(indexes) => order.extend(indexes.iter().map(|at| *at as usize)),
+                Request::Order(indexes) => {
+                    ordered += indexes.len();
+                    if permitted.is_ok() {
+                        order.extend(indexes.iter().map(|at| *at as usize));
+                    }
+                }
                 _ => return Err(Ended::OutOfTurn { expected: "Order" }),
             }
         }
         if let ModelNamed::Manifests(ids) = &acquire.model {
             for id in ids {
                 match self.manifest(*id) {
-                    Ok(objects) => listed.extend(objects),
+                    Ok(objects) => {
+                        permitted = permit.grow_to(listed.len().saturating_add(objects.len()));
+                        if permitted.is_err() {
+                            break;
+                        }
+                        listed.extend(objects);
+                    }
                     Err(refused) => return Ok(Err(refused)),
                 }
             }
         }
-        Ok(self.checked(&listed, &order))
+        if let Err(TooManyObjects { free }) = permitted {
+            let text = format!(
+                "the tenant's clients hold models of as many objects as they may, {free} more are permitted; release models"
+            );
+            return Ok(Err(refused(Reason::IN_USE, text)));
+        }
+        Ok(self.checked(&listed, &order, permit))
     }
 
     fn manifest(&self, id: ManifestId) -> Result<Vec<ObjectRef>, Refused> {
@@ -78,7 +107,12 @@ impl<D: DeviceMemory> Session<D> {
         }
     }
 
-    fn checked(&self, listed: &[ObjectRef], order: &[usize]) -> Result<RequestedModel, Refused> {
+    fn checked(
+        &self,
+        listed: &[ObjectRef],
+        order: &[usize],
+        permit: ObjectPermit,
+    ) -> Result<RequestedModel, Refused> {
         let part = |object: &ObjectRef| Part {
             object: object.id,
             len: object.len,
@@ -89,7 +123,11 @@ impl<D: DeviceMemory> Session<D> {
         let objects = listed.iter().map(|object| (object.id, *object));
         let pool = Arc::clone(&self.tenant.pool);
         let sources = Arc::new(Sources::new(pool, Arc::new(objects.collect())));
-        Ok(RequestedModel { spec, sources })
+        Ok(RequestedModel {
+            spec,
+            sources,
+            permit,
+        })
     }
 }
 

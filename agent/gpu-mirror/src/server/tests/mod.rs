@@ -95,7 +95,12 @@ impl Fixture {
         );
         Self {
             _directory: directory,
-            pool: Arc::new(Pool::new(Arc::clone(&store), BTreeSet::new())),
+            pool: Arc::new(Pool::new(
+                TENANT,
+                Arc::clone(&store),
+                BTreeSet::new(),
+                &Arc::new(object_limit::ObjectLimit::new(1 << 10)),
+            )),
             store,
             device,
             core: Arc::new(Core::new(&ServerConfig::default(), state)),

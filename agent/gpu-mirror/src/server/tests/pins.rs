@@ -189,7 +189,12 @@ fn objects_are_opened_for_writing_only_for_devices_that_need_it() {
     let access = |pool: &Pool, on| pool.map(&object, on).unwrap().access();
     assert_eq!(access(&fixture.pool, None), Access::ReadOnly);
     assert_eq!(access(&fixture.pool, Some(DEVICE)), Access::ReadOnly);
-    let pool = Pool::new(Arc::clone(&fixture.store), BTreeSet::from([DEVICE]));
+    let pool = Pool::new(
+        TENANT,
+        Arc::clone(&fixture.store),
+        BTreeSet::from([DEVICE]),
+        &Arc::new(object_limit::ObjectLimit::new(16)),
+    );
     // Read-only as well if this user cannot open objects for writing.
     let opened = fixture.store.map(&object, Access::Registrable);
     let opened = opened.unwrap().unwrap().access();
