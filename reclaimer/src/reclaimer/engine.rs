@@ -141,11 +141,12 @@ impl<O: Observer> Engine<O> {
     pub fn run(mut self) {
         self.pass(Trigger::Start, Inbox::default());
         loop {
-            let inbox = self.wait();
+            let mut inbox = self.wait();
             self.observer.alive();
             if inbox.stop {
                 break;
             }
+            self.grant_free(&mut inbox);
             if let Some(trigger) = self.trigger(&inbox) {
                 self.pass(trigger, inbox);
             }
@@ -227,6 +228,23 @@ impl<O: Observer> Engine<O> {
         match remove_directory(&store.path) {
             Ok(()) => StoreRemoval::Done,
             Err(error) => StoreRemoval::Failed(format!("{}: {error}", store.path.display())),
+        }
+    }
+
+    /// Answers loads for which there is room without a pass. The others stay in the inbox.
+    fn grant_free(&mut self, inbox: &mut Inbox) {
+        if inbox.needs.is_empty() {
+            return;
+        }
+        let rooms = self.reclaimer.grant_free(&inbox.needs);
+        let waiting = inbox.needs.drain(..).zip(inbox.replies.drain(..));
+        for ((need, reply), room) in waiting.zip(rooms).collect::<Vec<_>>() {
+            if let Some(room) = room {
+                reply(room);
+            } else {
+                inbox.needs.push(need);
+                inbox.replies.push(reply);
+            }
         }
     }
 

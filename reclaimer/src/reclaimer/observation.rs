@@ -63,14 +63,14 @@ impl Reclaimer {
         progress: &mut Progress,
     ) -> Observation {
         let tenants = self.tenants.iter_mut();
-        let new_bytes: Vec<_> = tenants
+        let refreshed: Vec<_> = tenants
             .map(|tenant| tenant.marked(|tenant| tenant.refresh(how)))
             .collect();
         let objects: Vec<usize> = self.tenants.iter().map(Tenant::objects).collect();
         let mut seen = Observation::default();
         let tenants = self.tenants.iter_mut().zip(&mut progress.stores);
-        for ((tenant, pass), (new_bytes, most)) in
-            tenants.zip(new_bytes.into_iter().zip(shares(&objects)))
+        for ((tenant, pass), (refreshed, most)) in
+            tenants.zip(refreshed.into_iter().zip(shares(&objects)))
         {
             let declared = StoreDeclarations {
                 freshness: self.warm.freshness,
@@ -89,10 +89,10 @@ impl Reclaimer {
                 reload: self.config.reload_cost(),
             };
             let name = tenant.config.name.clone();
-            let look = new_bytes
-                .and_then(|new_bytes| {
+            let look = refreshed
+                .and_then(|()| {
                     let state = &mut self.state;
-                    tenant.marked(|tenant| tenant.observe(new_bytes, &around, state))
+                    tenant.marked(|tenant| tenant.observe(&around, state))
                 })
                 .unwrap_or_else(|error| {
                     tracing::warn!(store = name, %error, "store cannot be listed");
@@ -110,6 +110,23 @@ impl Reclaimer {
             pass.loads.add(look.loads);
             seen.add(look, tenant, &self.draining);
         }
+        self.expect_arrivals(&mut seen);
+        seen
+    }
+
+    /// All stores where they lie, without their contents.
+    pub(super) fn outline(&self) -> Observation {
+        let mut seen = Observation::default();
+        for tenant in &self.tenants {
+            let look = StoreObservation::nothing(&tenant.config);
+            seen.add(look, tenant, &self.draining);
+        }
+        self.expect_arrivals(&mut seen);
+        seen
+    }
+
+    /// Counts the stores that may still come to each mount.
+    fn expect_arrivals(&self, seen: &mut Observation) {
         for index in 0..seen.mounts.len() {
             let stores = seen.snapshot.stores.iter();
             let own = stores.filter(|store| store.mount == index && store.namespace.is_some());
@@ -119,6 +136,5 @@ impl Reclaimer {
                 mount.arrivals = self.config.file.arrivals(device, own);
             }
         }
-        seen
     }
 }

@@ -1,7 +1,7 @@
 //! Room for loads that wait.
 
 use tetris_reclaimer_core::{Goal, MountSnapshot, RoomRequest, Shortfall, Space};
-use tetris_store_layout::{RecordUse, Usage};
+use tetris_store_layout::{RecordUse, Refresh, Usage};
 
 use super::Reclaimer;
 use super::observation::Observation;
@@ -13,6 +13,31 @@ use crate::room::{RoomNeed, RoomRefusal, RoomResult};
 type Grants = [(usize, Space)];
 
 impl Reclaimer {
+    /// Grants room that is free, for which a load need not wait for a pass. Returns `None` for a need that takes a
+    /// pass: there is not enough room, or records have to fit.
+    ///
+    /// The stores are listed as they are now. Their records count as the last pass saw them.
+    pub fn grant_free(&mut self, needs: &[RoomNeed]) -> Vec<Option<RoomResult>> {
+        let mut tenants = self.tenants.iter_mut();
+        let is_listed =
+            |tenant: &mut Tenant| tenant.marked(|it| it.refresh(Refresh::Changes)).is_ok();
+        if self.passes == 0 || !tenants.all(is_listed) {
+            return vec![None; needs.len()];
+        }
+        let (seen, progress) = (self.outline(), Progress::new(&self.tenants));
+        let mut grants = Vec::new();
+        let mut grant = |need: &RoomNeed| {
+            let (index, _) = self.usage_of(&need.store, &seen)?;
+            let room = self.room(need, &grants, &seen, &progress);
+            if room.refused.is_some() || need.records != RecordUse::default() {
+                return None;
+            }
+            grants.push((index, asked(need)));
+            Some(room)
+        };
+        needs.iter().map(&mut grant).collect()
+    }
+
     /// Requests to the planner. Room that other loads were granted is not free for them.
     pub(super) fn requests(&self, needs: &[RoomNeed], seen: &mut Observation) -> Vec<RoomRequest> {
         let but: Vec<&str> = needs.iter().map(|need| need.store.as_str()).collect();

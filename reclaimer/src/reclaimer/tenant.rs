@@ -46,6 +46,8 @@ pub(crate) struct Tenant {
     reading: Option<ReadingMark>,
     /// Room of records that were quarantined.
     set_aside: RecordUse,
+    /// Bytes that are new in the catalog since the last observation.
+    new_bytes: u64,
 }
 
 /// Inputs of an observation besides the store.
@@ -111,6 +113,7 @@ impl Tenant {
             looked_at: false,
             reading: None,
             set_aside: RecordUse::default(),
+            new_bytes: 0,
         })
     }
 
@@ -150,14 +153,14 @@ impl Tenant {
         self.store.is_still_there()
     }
 
-    /// Observes the store after a [`refresh`](Self::refresh), which found `new_bytes`, and reports the events
-    /// since the last observation to `state`.
+    /// Observes the store after a [`refresh`](Self::refresh), and reports the events since the last observation to
+    /// `state`.
     pub(crate) fn observe(
         &mut self,
-        new_bytes: u64,
         around: &ObservationContext<'_>,
         state: &mut State,
     ) -> Result<StoreObservation, StoreError> {
+        let new_bytes = std::mem::take(&mut self.new_bytes);
         let changes = self.records.refresh(&self.store)?;
         let (declared, now_ms) = (around.declared, around.turn.now_ms);
         let warm =
@@ -182,22 +185,23 @@ impl Tenant {
         })
     }
 
-    /// Brings the catalog up to date. Returns the bytes that are new in it.
-    pub(crate) fn refresh(&mut self, how: Refresh) -> Result<u64, StoreError> {
+    /// Brings the catalog up to date.
+    pub(crate) fn refresh(&mut self, how: Refresh) -> Result<(), StoreError> {
         if how == Refresh::Everything || !self.looked_at {
             self.set_aside = self.store.records_quarantined()?;
         }
         if !self.store.refresh(&mut self.catalog, how)? && self.looked_at {
-            return Ok(0);
+            return Ok(());
         }
         let objects = &self.catalog.listing().objects;
         let known = |entry: &&ObjectEntry| self.index.contains_key(&entry.object.id);
         let new = objects.iter().filter(|entry| !known(entry));
         let new_bytes = new.map(|entry| entry.object.len).sum();
+        self.new_bytes = self.new_bytes.saturating_add(new_bytes);
         self.held.follow(objects, |id| self.index.get(id).copied());
         self.index = index(objects);
         self.stored = None;
-        Ok(new_bytes)
+        Ok(())
     }
 
     /// Number of objects in the catalog.
