@@ -15,17 +15,32 @@ impl Cgroup {
     /// # Errors
     /// The reason that there is none.
     pub fn new(process: &str, bytes: u64) -> Result<Self, String> {
+        let cgroup = Self::with_swap(process, bytes)?;
+        let swap = cgroup.0.join("memory.swap.max");
+        if swap.exists() {
+            std::fs::write(&swap, "0").map_err(|error| format!("{}: {error}", swap.display()))?;
+        }
+        Ok(cgroup)
+    }
+
+    /// Makes one for `process` of this test, with a limit of `bytes` and as much swap as the machine has.
+    ///
+    /// # Errors
+    /// The reason that there is none.
+    pub fn with_swap(process: &str, bytes: u64) -> Result<Self, String> {
         let (root, file) = root()?;
         let name = format!("tetris-test-{}-{process}", std::process::id());
         let cgroup = Self(root.join(name));
         let failed = |error| format!("cannot make the cgroup {}: {error}", cgroup.0.display());
         std::fs::create_dir(&cgroup.0).map_err(failed)?;
         std::fs::write(cgroup.0.join(file), bytes.to_string()).map_err(failed)?;
-        let swap = cgroup.0.join("memory.swap.max");
-        if swap.exists() {
-            std::fs::write(swap, "0").map_err(failed)?;
-        }
         Ok(cgroup)
+    }
+
+    /// Directory of the cgroup.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     /// Starts a program in it, with the arguments and all else that `prepare` adds. Its standard input is empty.

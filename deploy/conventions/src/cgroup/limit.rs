@@ -7,8 +7,13 @@ use super::mount::{Mount, own_path};
 /// Least value that means no limit: version 1 shows the largest number of whole pages.
 const NONE: u64 = 1 << 60;
 
+/// Files with a limit of version 2. Beyond `memory.high` the kernel ends nothing, but slows down whatever allocates: a
+/// budget that exceeds it is of no use.
+const VERSION_2: &[&str] = &["memory.max", "memory.high"];
+const VERSION_1: &[&str] = &["memory.limit_in_bytes"];
+
 /// Returns the memory limit of this process in bytes: the smallest one of its cgroup and the visible
-/// ancestors. Returns `None` without a limit, or without a cgroup.
+/// ancestors, hard or soft. Returns `None` without a limit, or without a cgroup.
 pub fn memory_limit() -> Option<u64> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let mounts = read(Path::new("/proc/self/mountinfo"))?;
@@ -21,26 +26,27 @@ fn limit(mountinfo: &str, own: &str, read: impl Fn(&Path) -> Option<String>) -> 
     let mounts: Vec<_> = mountinfo.lines().filter_map(Mount::parse).collect();
     // On a host with both versions, the memory controller is in one of them.
     let limits = mounts.iter().filter_map(|mount| {
-        let (dir, file) = place(mount, own)?;
+        let (dir, files) = place(mount, own)?;
         let dirs = dir
             .ancestors()
             .take_while(|dir| dir.starts_with(mount.point));
-        dirs.filter_map(|dir| bytes(&read(&dir.join(file))?)).min()
+        let paths = dirs.flat_map(|dir| files.iter().map(|file| dir.join(file)));
+        paths.filter_map(|path| bytes(&read(&path)?)).min()
     });
     limits.min()
 }
 
-/// Returns the directory of the process's cgroup in `mount`, and the name of the limit's file.
-fn place(mount: &Mount<'_>, own: &str) -> Option<(PathBuf, &'static str)> {
+/// Returns the directory of the process's cgroup in `mount`, and the names of files with limits.
+fn place(mount: &Mount<'_>, own: &str) -> Option<(PathBuf, &'static [&'static str])> {
     if mount.kind == "cgroup2" {
         let path = own_path(own, "").unwrap_or("/");
-        return Some((mount.dir_of(path), "memory.max"));
+        return Some((mount.dir_of(path), VERSION_2));
     }
     let mut options = mount.options.split(',');
     let path = options
         .any(|option| option == "memory")
         .then(|| own_path(own, "memory"))??;
-    Some((mount.dir_of(path), "memory.limit_in_bytes"))
+    Some((mount.dir_of(path), VERSION_1))
 }
 
 /// Parses a limit. The text "max" and numbers beyond any memory are none.
@@ -83,6 +89,16 @@ mod tests {
             found(V2, "0::/\n", &[("/sys/fs/cgroup/memory.max", "77")]),
             Some(77)
         );
+    }
+
+    #[test]
+    fn a_soft_limit_of_version_2_counts_where_it_is_the_smaller_one() {
+        let own = "0::/pod/container\n";
+        let hard = ("/sys/fs/cgroup/pod/container/memory.max", "1000\n");
+        let high = |bytes| [hard, ("/sys/fs/cgroup/pod/container/memory.high", bytes)];
+        assert_eq!(found(V2, own, &high("900\n")), Some(900));
+        assert_eq!(found(V2, own, &high("1100\n")), Some(1_000));
+        assert_eq!(found(V2, own, &high("max\n")), Some(1_000));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Accounting: cgroup v2 charges the daemon for all that it publishes.
+//! Accounting: the daemon is charged for all that it publishes, also where its memory is short.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,11 @@ const MIB: u64 = 1 << 20;
 /// Far below the model's length.
 const CLIENT_LIMIT: u64 = 40 * MIB;
 const DAEMON_LIMIT: u64 = 512 * MIB;
+/// Limit beyond which the daemon is slowed down: less than the model and its own memory.
+const DAEMON_HIGH: u64 = 96 * MIB;
 
 /// A memory cgroup of version 2, removed when dropped.
-pub struct Cgroup(PathBuf);
+struct Cgroup(PathBuf);
 
 impl Cgroup {
     /// With this limit and no swap; the reason where there is none to be made.
@@ -36,7 +38,7 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    pub fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         &self.0
     }
 
@@ -61,6 +63,13 @@ impl Drop for Cgroup {
     }
 }
 
+/// Says why this test is skipped.
+fn skipped(reason: &str) {
+    let test = std::thread::current();
+    let test = test.name().unwrap_or("test").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
+}
+
 #[test]
 fn a_client_below_its_memory_limit_maps_more_than_the_limit_and_the_daemon_is_charged() {
     let Some(ground) = Ground::new(256) else {
@@ -70,26 +79,43 @@ fn a_client_below_its_memory_limit_maps_more_than_the_limit_and_the_daemon_is_ch
         .and_then(|daemon| Ok((daemon, Cgroup::new("client", CLIENT_LIMIT)?)));
     let (of_daemon, of_client) = match cgroups {
         Ok(cgroups) => cgroups,
-        Err(reason) => {
-            let test = std::thread::current();
-            let test = test.name().unwrap_or("test").to_owned();
-            let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
-            return;
-        }
+        Err(reason) => return skipped(&reason),
     };
     let bytes = u64::from(TENSORS) * TENSOR_BYTES as u64;
     assert!(bytes > 2 * CLIENT_LIMIT);
     let file = model(&ground, 1);
-    let daemon = Daemon::start_in(&ground, Some(&of_daemon), "");
-    let loaded = outcome(client(&ground, &file, 1, Some(&of_client)));
+    let daemon = Daemon::start_in(&ground, Some(of_daemon.path()), "");
+    let loaded = outcome(client(&ground, &file, 1, Some(of_client.path())));
     assert_eq!(loaded, Loaded::Shared);
     assert_eq!(of_client.value("memory.events", "oom_kill"), 0);
     assert!(of_client.value("memory.stat", "shmem") < bytes / 10);
     let charged = of_daemon.value("memory.stat", "shmem");
     assert!(charged >= bytes, "{charged} of {bytes}");
     // The next one finds it there.
-    let loaded = outcome(client(&ground, &file, 1, Some(&of_client)));
+    let loaded = outcome(client(&ground, &file, 1, Some(of_client.path())));
     assert_eq!(loaded, Loaded::Shared);
     assert_eq!(of_client.value("memory.events", "oom_kill"), 0);
+    drop(daemon);
+}
+
+#[test]
+fn a_daemon_beyond_its_soft_limit_is_slowed_down_and_serves_on() {
+    let Some(ground) = Ground::new(256) else {
+        return;
+    };
+    let cgroup = match Cgroup::new("slowed", DAEMON_LIMIT) {
+        Ok(cgroup) => cgroup,
+        Err(reason) => return skipped(&reason),
+    };
+    cgroup.set("memory.high", DAEMON_HIGH);
+    let daemon = Daemon::start_in(&ground, Some(cgroup.path()), "");
+    let file = model(&ground, 1);
+    // A load that would take too long ends in private memory. The client compares the bytes in any case.
+    outcome(client(&ground, &file, 1, None));
+    assert!(cgroup.value("memory.events", "high") > 0);
+    assert_eq!(cgroup.value("memory.events", "oom_kill"), 0);
+    // With room again, loads are shared again.
+    cgroup.set("memory.high", DAEMON_LIMIT);
+    assert_eq!(outcome(client(&ground, &file, 1, None)), Loaded::Shared);
     drop(daemon);
 }

@@ -16,3 +16,4 @@ mod records;
 mod refusals;
 mod served;
 mod slow;
+mod swapped;

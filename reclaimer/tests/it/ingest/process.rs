@@ -14,7 +14,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tetris_agent::{Agent, LoadOptions, ManifestKind};
 
-use crate::ingest::charged::Cgroup;
 use crate::ingest::ground::{Ground, of_tensors, tensor};
 use crate::ingest::harness::{Raw, eventually, open};
 use crate::ingest::slow::Stuck;
@@ -50,7 +49,7 @@ impl Daemon {
     }
 
     /// In a cgroup, if one is given, with this in its configuration.
-    pub fn start_in(ground: &Ground, cgroup: Option<&Cgroup>, text: &str) -> Self {
+    pub fn start_in(ground: &Ground, cgroup: Option<&Path>, text: &str) -> Self {
         let config = ground.file("node.toml", text.as_bytes());
         let exe = Path::new(env!("CARGO_BIN_EXE_tetris-node"));
         let mut command = command_in(cgroup, exe);
@@ -102,13 +101,13 @@ impl Drop for Daemon {
 }
 
 /// A command that runs in a cgroup from its first instruction on.
-fn command_in(cgroup: Option<&Cgroup>, exe: &Path) -> Command {
+fn command_in(cgroup: Option<&Path>, exe: &Path) -> Command {
     let Some(cgroup) = cgroup else {
         return Command::new(exe);
     };
     let mut command = Command::new("sh");
     command.args(["-c", r#"echo $$ > "$0/cgroup.procs" && exec "$@""#]);
-    command.arg(cgroup.path()).arg(exe);
+    command.arg(cgroup).arg(exe);
     command
 }
 
@@ -139,7 +138,7 @@ pub enum Loaded {
 }
 
 /// Starts a client. It checks all bytes by itself.
-pub fn client(ground: &Ground, file: &str, seed: u8, cgroup: Option<&Cgroup>) -> Child {
+pub fn client(ground: &Ground, file: &str, seed: u8, cgroup: Option<&Path>) -> Child {
     command_in(cgroup, &std::env::current_exe().unwrap())
         .args([
             "--ignored",
