@@ -90,13 +90,22 @@ impl Stream {
 
     /// Opens a stream whose first message tells no modes.
     pub async fn try_open(address: SocketAddr) -> Result<Self, Status> {
+        Self::open_on(client(address).await).await
+    }
+
+    /// Opens streams whose first message tells no modes, on one connection.
+    pub async fn try_open_many(address: SocketAddr, count: usize) -> Result<Vec<Self>, Status> {
+        let client = client(address).await;
+        let opened = (0..count).map(|_| Self::open_on(client.clone()));
+        futures::future::try_join_all(opened).await
+    }
+
+    async fn open_on(mut client: tonic::client::Grpc<Channel>) -> Result<Self, Status> {
         let (sender, receiver) = mpsc::channel(4);
         let request = Request::new(ReceiverStream::new(receiver));
         let codec = ProstCodec::default();
-        let answers = client(address)
-            .await
-            .streaming(request, PROCESS, codec)
-            .await?;
+        client.ready().await.unwrap();
+        let answers = client.streaming(request, PROCESS, codec).await?;
         Ok(Self {
             sender: Some(sender),
             answers: answers.into_inner(),

@@ -54,6 +54,37 @@ async fn a_message_of_empty_fields_takes_no_memory() {
     next.send(head(PATH, true)).await;
 }
 
+/// Bytes that the gateway has charged to clients for heads and connections.
+async fn charged(gateway: &Replica) -> u64 {
+    let page = gateway.page("/metrics").await;
+    let series = "tetris_gateway_memory_bytes{budget=\"heads\"} ";
+    let value = page.lines().find_map(|line| line.strip_prefix(series));
+    value.unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn streams_take_no_more_memory_than_is_charged_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    let function = function("embed", "", &[address(1)], 4_000);
+    std::fs::write(&path, format!("[limits]\nconnections = 10000\n{function}")).unwrap();
+    let gateway = Replica::start(&path, free_address(), free_address());
+    gateway.ready().await;
+    let (mut streams, mut figures) = (Vec::new(), Vec::new());
+    for _ in 0..8 {
+        let mut opened = Stream::try_open_many(gateway.picker, 250).await.unwrap();
+        for stream in &mut opened {
+            stream.picked(PATH).await;
+        }
+        streams.extend(opened);
+        figures.push((gateway.resident(), charged(&gateway).await));
+    }
+    // Without the parts of a process that come with its first streams.
+    let [(before, charged_before), (after, charged_after)] = [figures[0], figures[7]];
+    let (grown, charged) = (after - before, charged_after - charged_before);
+    assert!(grown <= charged, "{grown} bytes, {charged} charged");
+}
+
 #[tokio::test]
 async fn a_head_of_too_many_fields_or_bytes_is_answered() {
     let gateway = start("[limits]\nhead = \"16KiB\"\nheaders = 50").await;
