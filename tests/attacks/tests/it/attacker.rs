@@ -19,6 +19,28 @@ pub fn tell(line: &str) {
 /// Longest wait for a round: the machine may be busy with other attacks.
 const ROUND: Duration = Duration::from_mins(3);
 
+/// Processor time of a program.
+#[derive(Debug, Clone, Copy)]
+pub enum Priority {
+    Normal,
+    /// What the rest of the machine leaves. A pod's limits bound what its own processes take from others: in the times
+    /// of a victim remains what an attack makes our processes do.
+    Idle,
+}
+
+impl Priority {
+    fn command(self, program: &str) -> Command {
+        match self {
+            Self::Normal => Command::new(program),
+            Self::Idle => {
+                let mut command = Command::new("chrt");
+                command.args(["--idle", "0", program]);
+                command
+            }
+        }
+    }
+}
+
 /// A program in a pod. Killed when dropped.
 pub struct Program {
     name: String,
@@ -29,16 +51,12 @@ pub struct Program {
 impl Program {
     /// Starts `tetris-attack` with these arguments in a pod.
     pub fn start(pod: &Pod, name: &str, arguments: &[String]) -> Self {
-        let [volume, scratch] = [&pod.volume, &pod.scratch].map(|path| path.display().to_string());
-        let user = pod.user.to_string();
-        let of_pod = ["--store", &volume, "--scratch", &scratch, "--user", &user];
-        let of_pod = of_pod.map(str::to_owned);
-        Self::run(name, &[arguments, &of_pod].concat())
+        Self::run(name, Priority::Normal, &of_pod(pod, arguments))
     }
 
-    /// Starts `tetris-attack` with these arguments.
-    fn run(name: &str, arguments: &[String]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tetris-attack"))
+    fn run(name: &str, priority: Priority, arguments: &[String]) -> Self {
+        let mut child = priority
+            .command(env!("CARGO_BIN_EXE_tetris-attack"))
             .args(arguments)
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -103,6 +121,14 @@ impl Drop for Program {
     }
 }
 
+/// Arguments with those for the directories and the user of a pod.
+fn of_pod(pod: &Pod, arguments: &[String]) -> Vec<String> {
+    let [volume, scratch] = [&pod.volume, &pod.scratch].map(|path| path.display().to_string());
+    let user = pod.user.to_string();
+    let of_pod = ["--store", &volume, "--scratch", &scratch, "--user", &user];
+    [arguments, &of_pod.map(str::to_owned)].concat()
+}
+
 /// An attack in a pod.
 pub struct Attacker {
     program: Program,
@@ -115,19 +141,30 @@ pub struct Attacker {
 impl Attacker {
     /// Starts one.
     pub fn start(node: &Node, pod: &Pod, attack: &str, more: &[&str]) -> Self {
+        Self::start_with(Priority::Normal, node, pod, attack, more)
+    }
+
+    /// Starts one with a priority.
+    pub fn start_with(
+        priority: Priority,
+        node: &Node,
+        pod: &Pod,
+        attack: &str,
+        more: &[&str],
+    ) -> Self {
         let mut arguments = vec!["attack".to_owned(), attack.to_owned()];
         for port in node.ports() {
             arguments.extend(["--page".to_owned(), port.to_string()]);
         }
         arguments.extend(more.iter().map(|more| (*more).to_owned()));
-        Self::of(Program::start(pod, attack, &arguments))
+        Self::of(Program::run(attack, priority, &of_pod(pod, &arguments)))
     }
 
     /// Starts an attack on a gateway.
-    pub fn of_gateway(address: SocketAddr, attack: &str) -> Self {
+    pub fn of_gateway(address: SocketAddr, attack: &str, priority: Priority) -> Self {
         let address = address.to_string();
         let arguments = ["gateway", attack, "--address", &address].map(str::to_owned);
-        Self::of(Program::run(attack, &arguments))
+        Self::of(Program::run(attack, priority, &arguments))
     }
 
     fn of(program: Program) -> Self {

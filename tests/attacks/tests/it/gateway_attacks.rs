@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::attacker::{Attacker, tell};
+use crate::attacker::{Attacker, Priority, tell};
 use crate::gateway::{Gateway, GatewayVictim};
 
 /// Requests of the victim while an attack is in force.
@@ -19,7 +19,7 @@ fn ends(attack: &str, kinds: [&str; 2]) {
     };
     let memory = gateway.watch();
     let mut victim = GatewayVictim::start(gateway.address);
-    let mut attacker = Attacker::of_gateway(gateway.address, attack);
+    let mut attacker = Attacker::of_gateway(gateway.address, attack, Priority::Normal);
     let ended = kinds.map(|kind| format!("{kind}-ended"));
     let has_ended = |attacker: &Attacker, kind: &String| {
         attacker.counts.get(kind).is_some_and(|number| *number > 0)

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tetris_agent::{Agent, LoadOptions};
 use tetris_attacks::model;
 
-use crate::attacker::{Attacker, tell};
+use crate::attacker::{Attacker, Priority, tell};
 use crate::gateway::{Gateway, GatewayVictim};
 use crate::node::{Node, Options, Pod, values};
 use crate::usage::{MemoryWatch, Usage, damaged, files};
@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 const LOADS: Duration = Duration::from_secs(2);
 /// Loads and requests before the attacks, for comparison.
 const LOADS_ALONE: usize = 5;
-const REQUESTS_ALONE: usize = 500;
+const REQUESTS_ALONE: usize = 250;
 /// Interval of questions to `/healthz`.
 const PROBES: Duration = Duration::from_millis(100);
 /// Interval of volumes that come and go.
@@ -156,9 +156,10 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
     let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     fs::set_permissions(&green.scratch, all).unwrap();
     let models = green.scratch.display().to_string();
+    // Each beside the other, as later.
+    let mut client = GatewayVictim::start(gateway.address);
     let mut victim = Victim::start(&green, LOADS);
     victim.loads(&node, LOADS_ALONE);
-    let mut client = GatewayVictim::start(gateway.address);
     client.requests(REQUESTS_ALONE);
     let mut pods = vec![green];
     let mut attackers = Vec::new();
@@ -168,11 +169,17 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
         if name == "sidecar" {
             more.extend(["--models", &models]);
         }
-        attackers.push((name, Attacker::start(&node, &pod, name, &more)));
+        attackers.push((
+            name,
+            Attacker::start_with(Priority::Idle, &node, &pod, name, &more),
+        ));
         pods.push(pod);
     }
     for name in GATEWAY_ATTACKS {
-        attackers.push((name, Attacker::of_gateway(gateway.address, name)));
+        attackers.push((
+            name,
+            Attacker::of_gateway(gateway.address, name, Priority::Idle),
+        ));
     }
     let watches: Vec<_> = node
         .process_ids()

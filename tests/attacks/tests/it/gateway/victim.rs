@@ -27,6 +27,9 @@ pub struct GatewayVictim {
     pub took: Vec<Duration>,
 }
 
+/// Pause of the victim between two requests.
+const REQUESTS: Duration = Duration::from_millis(20);
+
 impl GatewayVictim {
     pub fn start(gateway: SocketAddr) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
@@ -35,6 +38,8 @@ impl GatewayVictim {
         let thread = std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             while !ends.load(Ordering::Relaxed) {
+                // The node's victim has the same processors.
+                std::thread::sleep(REQUESTS);
                 let asked = async { tokio::time::timeout(PATIENCE, ask(gateway)).await };
                 let asked = runtime.block_on(asked);
                 let outcome = asked.unwrap_or_else(|_| Err("no answer in time".to_owned()));
