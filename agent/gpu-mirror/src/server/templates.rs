@@ -234,3 +234,71 @@ impl Templates {
         self.all.range(first..=last)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tetris_store_layout::{CreateOptions, Digest, Store};
+
+    use super::*;
+    use crate::residency::Part;
+    use crate::server::object_limit::ObjectLimit;
+
+    const DEVICE: DeviceId = DeviceId(0);
+
+    /// A model of so many objects.
+    fn wish(pool: &Arc<Pool>, model: u8, objects: usize) -> Wish {
+        let object = |number: usize| {
+            let mut name = [model; 32];
+            name[..8].copy_from_slice(&number.to_le_bytes());
+            let id = ObjectId(Digest(name));
+            let (crc, len) = (0, 1);
+            (id, ObjectRef { id, crc, len })
+        };
+        let objects: BTreeMap<_, _> = (0..objects).map(object).collect();
+        let part = |object: &ObjectRef| Part {
+            object: object.id,
+            len: object.len,
+        };
+        let parts: Vec<_> = objects.values().map(part).collect();
+        Wish {
+            spec: ModelSpec::try_new(&parts, &[]).unwrap(),
+            objects: Arc::new(objects),
+            pool: Arc::clone(pool),
+            most_bytes: 1,
+        }
+    }
+
+    #[test]
+    fn a_tenants_oldest_wishes_make_room_for_new_ones() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let root = directory.path().join("store");
+        let store = Arc::new(Store::create(root, &CreateOptions::default()).unwrap());
+        let limit = Arc::new(ObjectLimit::new(1));
+        let pool = |tenant| {
+            let pool = Pool::new(tenant, Arc::clone(&store), BTreeSet::new(), &limit);
+            Arc::new(pool)
+        };
+        let mut templates = Templates::default();
+        let mut add = |tenant: u32, model: u8| {
+            let tenant = TenantId(tenant);
+            let wish = wish(&pool(tenant), model, ModelSpec::MAX_PARTS);
+            let key = wish.spec.key();
+            let dropped = templates.wish((DEVICE, tenant, key), wish, 0);
+            let dropped: Vec<_> = dropped.iter().map(ModelSpec::key).collect();
+            (key, dropped)
+        };
+        let first = add(1, 0).0;
+        assert_eq!(add(2, 0).1, [], "another tenant's");
+        for model in 1..4 {
+            assert_eq!(add(1, model).1, []);
+        }
+        // The same again is no further one, and the newest.
+        assert_eq!(add(1, 0).1, []);
+        let (_, dropped) = add(1, 4);
+        assert_eq!(dropped.len(), 1);
+        assert_ne!(dropped, [first]);
+        assert_eq!(templates.all.len(), 5);
+    }
+}
