@@ -42,6 +42,8 @@ mod metrics_page;
 #[cfg(feature = "node")]
 mod mirror_process;
 #[cfg(feature = "node")]
+mod mirror_siege;
+#[cfg(feature = "node")]
 mod mount;
 mod namespace;
 mod node;

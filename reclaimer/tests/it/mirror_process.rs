@@ -33,7 +33,7 @@ const LONG: Duration = Duration::from_mins(1);
 const USER: u32 = 9460;
 
 /// Does `work` with the files' owner that the daemon's processes have.
-fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             if geteuid().is_root() {
@@ -47,9 +47,9 @@ fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 /// A store, and directories for the sockets of the mirror and the broker.
-struct Place {
+pub struct Place {
     config: Config,
-    store: Store,
+    pub store: Store,
     _mounted: Option<Mounted>,
     dir: TempDir,
 }
@@ -109,18 +109,18 @@ impl Place {
         })
     }
 
-    fn simulated() -> Self {
+    pub fn simulated() -> Self {
         Self::new(
             "[gpu_mirror]\nimplementation = \"simulated\"\ndevice_bytes = 67108864\nchunk_bytes = 2097152\npinned_secs = 86400",
         )
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Starts the process of the GPU mirror.
-    fn mirror(&self) -> Daemon {
+    pub fn mirror(&self) -> Daemon {
         self.process("mirror")
     }
 
@@ -137,7 +137,7 @@ impl Place {
     }
 
     /// The broker's side.
-    fn broker(&self) -> Broker {
+    pub fn broker(&self) -> Broker {
         let table = self.config.file.gpu_mirror.clone().unwrap();
         Broker {
             thread: beside(&self.config.file.processes, &table).unwrap(),
@@ -155,7 +155,7 @@ impl Place {
         self.store.root().join("gpu")
     }
 
-    fn publish(&self, name: u8, len: usize) -> ObjectRef {
+    pub fn publish(&self, name: u8, len: usize) -> ObjectRef {
         as_user(|| {
             let published = self.store.publish(&vec![name; len], Access::ReadOnly);
             published.unwrap().object
@@ -167,7 +167,7 @@ impl Place {
     }
 
     /// A model of one object on the device.
-    fn load(&self, object: ObjectRef) -> Acquired<HostDevice> {
+    pub fn load(&self, object: ObjectRef) -> Acquired<HostDevice> {
         let wanted = Wanted::new(WantedModel::Objects(vec![object]));
         let device = Arc::new(HostDevice::new(0));
         let client = eventually("the mirror's socket", || self.connect().ok());
@@ -187,7 +187,7 @@ impl Place {
     }
 
     /// Answer of the mirror's own socket.
-    fn ask(&self, request: &str, body: &str) -> String {
+    pub fn ask(&self, request: &str, body: &str) -> String {
         self.ask_of("mirror", request, body)
     }
 
@@ -208,15 +208,15 @@ impl Place {
     }
 }
 
-struct Broker {
+pub struct Broker {
     thread: GpuMirrorThread,
-    open: Vec<OpenStore>,
+    pub open: Vec<OpenStore>,
     table: tetris_node::gpu_mirror::GpuMirrorConfig,
 }
 
 impl Broker {
     /// After each pass.
-    fn pass(&mut self) {
+    pub fn pass(&mut self) {
         self.thread.serve(&self.open, &self.table);
     }
 
@@ -224,7 +224,7 @@ impl Broker {
         self.thread.view().status().running
     }
 
-    fn until_it_runs(&self) {
+    pub fn until_it_runs(&self) {
         eventually("a mirror that runs", || self.runs().then_some(()));
     }
 

@@ -11,7 +11,7 @@ const MIB: u64 = 1 << 20;
 /// Far below the model's length.
 const CLIENT_LIMIT: u64 = 40 * MIB;
 const DAEMON_LIMIT: u64 = 512 * MIB;
-/// Limit beyond which the daemon is slowed down: less than the model and its own memory.
+/// Limit beyond which the daemon is slowed down: less than the model and the daemon's heap.
 const DAEMON_HIGH: u64 = 96 * MIB;
 
 /// A memory cgroup of version 2, removed when dropped.

@@ -23,7 +23,7 @@ const ROUND: Duration = Duration::from_mins(3);
 #[derive(Debug, Clone, Copy)]
 pub enum Priority {
     Normal,
-    /// What the rest of the machine leaves. A pod's limits bound what its own processes take from others: in the times
+    /// Time that the rest of the machine leaves. A pod's limits bound what its own processes take from others: in the times
     /// of a victim remains what an attack makes our processes do.
     Idle,
 }
