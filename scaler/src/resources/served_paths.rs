@@ -77,7 +77,7 @@ const OPENAI_PATHS: [&str; 22] = [
 
 static PROTOCOLS: LazyLock<ServedPaths> = LazyLock::new(|| {
     let patterns = known(OPENAI).into_iter().chain(known(INFERENCE));
-    ServedPaths(patterns.flatten().collect())
+    ServedPaths::of(patterns.flatten().collect())
 });
 
 /// The reason a pattern of paths cannot be used.
@@ -103,7 +103,7 @@ pub enum PathsError {
     },
 }
 
-/// Paths that a function serves, with their methods. Clones share them.
+/// Paths that a function serves, with their methods, after those that it does not serve. Clones share them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedPaths(Arc<[Pattern]>);
 
@@ -152,14 +152,22 @@ impl ServedPaths {
                 None => all.push(Pattern::parse(text).ok_or_else(wrong)?),
             }
         }
-        Ok(Self(all.into()))
+        Ok(Self::of(all))
+    }
+
+    /// Puts those that exclude first: of the others, the first that matches decides.
+    fn of(mut patterns: Vec<Pattern>) -> Self {
+        patterns.sort_by_key(|pattern| !pattern.excludes);
+        Self(patterns.into())
     }
 
     /// Returns true if requests with this method are served at `path`, which is normalised and has no query.
     pub fn serve(&self, method: &str, path: &str) -> bool {
-        let fits = |pattern: &&Pattern| pattern.allows(method) && pattern.matches(path);
-        let mut fitting = self.0.iter().filter(fits).peekable();
-        fitting.peek().is_some() && fitting.all(|pattern| !pattern.excludes)
+        let fits = |pattern: &&Pattern| pattern.matches(path) && pattern.allows(method);
+        self.0
+            .iter()
+            .find(fits)
+            .is_some_and(|first| !first.excludes)
     }
 }
 
