@@ -103,24 +103,19 @@ impl Templates {
         self.all.insert(name, template);
         let (device, tenant, _) = name;
         let mut dropped = Vec::new();
-        while let Some(oldest) = self.oldest_beyond(device, tenant, MOST_OBJECTS) {
+        while let Some(oldest) = self.oldest_of_too_many(device, tenant) {
             dropped.extend(self.remove(&oldest));
         }
         dropped
     }
 
-    /// The oldest wish of a tenant on a device, if all of them have more than `most` objects.
-    fn oldest_beyond(
-        &self,
-        device: DeviceId,
-        tenant: TenantId,
-        most: usize,
-    ) -> Option<TemplateName> {
+    /// The oldest wish of a tenant on a device, if all of them have too many objects.
+    fn oldest_of_too_many(&self, device: DeviceId, tenant: TenantId) -> Option<TemplateName> {
         let is_own = |name: &TemplateName| (name.0, name.1) == (device, tenant);
         let own = || self.all.iter().filter(|(name, _)| is_own(name));
         let objects: usize = own().map(|(_, it)| it.wish.objects.len()).sum();
         let (oldest, _) = own().min_by_key(|(_, template)| template.recency)?;
-        (objects > most).then_some(*oldest)
+        (objects > MOST_OBJECTS).then_some(*oldest)
     }
 
     /// Records that a client uses a model: its prefix comes before others when the budget does not

@@ -5,6 +5,7 @@ use tetris_node::reclaimer::engine::now_ms;
 use tetris_node::report::Trigger;
 use tetris_node::room::{RoomNeed, RoomRefusal};
 use tetris_reclaimer_core::Reason;
+use tetris_store_layout::RecordUse;
 
 use crate::node::fixture::Fixture;
 
@@ -86,4 +87,52 @@ fn a_need_of_a_store_that_is_not_there_is_refused() {
     let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), false, now_ms());
     let passed = reclaimer.pass(Trigger::Request, &[need("b", 1)], now_ms());
     assert_eq!(passed.rooms[0].refused, Some(RoomRefusal::Unavailable));
+}
+
+#[test]
+fn free_room_is_granted_without_a_pass_and_other_needs_wait_for_one() {
+    let fixture = Fixture::new();
+    let store = fixture.store("a");
+    let config = fixture.config(&["a"], |file| {
+        file.policy.store.limit_bytes = Some(250_000);
+    });
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
+    let small = [need("a", 100_000)];
+    assert_eq!(
+        reclaimer.grant_free(&small),
+        [None],
+        "no pass has seen the store"
+    );
+    reclaimer.pass(Trigger::Start, &[], now_ms());
+    let granted = reclaimer.grant_free(&small)[0].unwrap();
+    assert_eq!((granted.refused, granted.missing_bytes), (None, 0));
+    // What was published since the pass counts.
+    drop(fixture.load("a", "one", 1));
+    drop(fixture.load("a", "two", 2));
+    let needs = [
+        need("a", 100_000),
+        need("b", 1),
+        need("a", 10),
+        need("a", store.usage().unwrap().capacity * 2),
+    ];
+    let rooms = reclaimer.grant_free(&needs);
+    let are_granted: Vec<_> = rooms.iter().map(Option::is_some).collect();
+    assert_eq!(are_granted, [false, false, true, false]);
+    // Loads that began meanwhile are counted by the next pass.
+    let passed = reclaimer.pass(Trigger::Interval, &[], now_ms());
+    assert_eq!(passed.report.stores[0].loads.missed_bytes, 200_000);
+    assert_eq!(store.objects().unwrap().objects.len(), 2);
+}
+
+#[test]
+fn a_need_for_records_waits_for_a_pass() {
+    let fixture = Fixture::new();
+    fixture.store("a");
+    let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), false, now_ms());
+    reclaimer.pass(Trigger::Start, &[], now_ms());
+    let of_records = RoomNeed {
+        records: RecordUse { bytes: 1, files: 1 },
+        ..need("a", 1)
+    };
+    assert_eq!(reclaimer.grant_free(&[of_records]), [None]);
 }

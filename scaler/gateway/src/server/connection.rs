@@ -502,6 +502,13 @@ mod tests {
         assert!(answer.starts_with(b"HTTP/1.1 404 "));
     }
 
+    #[tokio::test]
+    async fn a_connection_at_rest_has_no_room_for_what_serves_requests() {
+        let (connection, stream, _client, _stop) = connected(HEAD).await;
+        let bytes = size_of_val(&connection.serve(stream));
+        assert!(bytes <= 1024, "{bytes} bytes");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_connection_rests_after_a_time_without_a_request_and_serves_the_next() {
         let (connection, stream, mut client, _stop) = connected(HEAD).await;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::Either;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::{Request, Response, Version};
@@ -90,12 +91,12 @@ pub(crate) async fn serve(listener: TcpListener, service: Serving, stop: impl Fu
             client,
             stop,
         };
-        let tls = tls.clone();
-        async move {
-            match tls {
-                Some(tls) => connection.serve_tls(stream, &tls).await,
-                None => connection.serve(stream).await,
-            }
+        match tls.clone() {
+            // On the heap, so that a plain connection has no room for it.
+            Some(tls) => Either::Left(Box::pin(async move {
+                connection.serve_tls(stream, &tls).await;
+            })),
+            None => Either::Right(connection.serve(stream)),
         }
     });
     let until = async {
