@@ -40,8 +40,8 @@ impl Scene {
         attacker.rounds(2).then_some(attacker)
     }
 
-    /// All others are served.
-    pub fn goes_on(&mut self) {
+    /// All others are served. Returns the number of loads of the victim.
+    pub fn goes_on(&mut self) -> u64 {
         let passes = |node: &Node| node.metric("tetris_pass_duration_seconds_count");
         let before = passes(&self.node);
         let mut victim = Victim::start(&self.victim, Duration::from_millis(100));
@@ -58,7 +58,7 @@ impl Scene {
         }
         self.node
             .eventually("passes", |node| passes(node) >= before + TIMES as f64);
-        victim.stop(&self.node);
+        victim.stop(&self.node).len() as u64
     }
 
     /// Ends an attack, and waits until no process has more open files than before.
