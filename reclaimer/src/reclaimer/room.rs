@@ -27,11 +27,12 @@ impl Reclaimer {
         let (seen, progress) = (self.outline(), Progress::new(&self.tenants));
         let mut grants = Vec::new();
         let mut grant = |need: &RoomNeed| {
-            let (index, _) = self.usage_of(&need.store, &seen)?;
             let room = self.room(need, &grants, &seen, &progress);
             if room.refused.is_some() || need.records != RecordUse::default() {
                 return None;
             }
+            let mut stores = seen.snapshot.stores.iter();
+            let index = stores.position(|store| store.name == need.store)?;
             grants.push((index, asked(need)));
             Some(room)
         };

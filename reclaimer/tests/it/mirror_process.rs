@@ -187,7 +187,7 @@ impl Place {
     }
 
     /// Answer of the mirror's own socket.
-    pub fn ask(&self, request: &str, body: &str) -> String {
+    fn ask(&self, request: &str, body: &str) -> String {
         self.ask_of("mirror", request, body)
     }
 

@@ -10,10 +10,9 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tetris_gpu_mirror::client::ClientError;
 use tetris_gpu_mirror::memory::MemoryKind;
 use tetris_gpu_mirror::protocol::{
-    Acquire, ErrorCode, MAX_OBJECTS_PER_MESSAGE, ModelNamed, PROTOCOL, Reason, Reply, Request,
+    Acquire, ErrorCode, ModelNamed, PROTOCOL, Reason, Reply, Request,
 };
 use tetris_gpu_mirror::server::Limits;
-use tetris_store_layout::ObjectRef;
 use tetris_wire::{Closer, MAX_FRAME_BYTES};
 
 use crate::mirror::raw::Raw;
@@ -254,19 +253,6 @@ fn a_flood_of_requests_that_nobody_waits_for_leaves_nothing_held() {
     check(&model, &models[7], &["7"], 1000);
 }
 
-/// Asks for a model of many objects, which take several messages.
-fn ask_for_many(raw: &mut Raw, objects: &[ObjectRef], wait_ms: u32) {
-    raw.say(&Request::Acquire(Acquire {
-        on: None,
-        wait_ms,
-        order: 0,
-        model: ModelNamed::Objects(objects.len() as u32),
-    }));
-    for part in objects.chunks(MAX_OBJECTS_PER_MESSAGE) {
-        raw.say(&Request::Objects(part.to_vec()));
-    }
-}
-
 #[test]
 fn models_that_wait_leave_mappings_for_others() {
     const MOST: usize = 3_000;
@@ -283,7 +269,7 @@ fn models_that_wait_leave_mappings_for_others() {
     let waiting: Vec<_> = (0..8)
         .map(|_| {
             let mut raw = Raw::greeted(&mirror.socket);
-            ask_for_many(&mut raw, &many, 60_000);
+            raw.ask_for(&many, 60_000);
             raw.hear_until(|reply| matches!(reply, Reply::Waiting { .. }));
             raw
         })
@@ -293,7 +279,7 @@ fn models_that_wait_leave_mappings_for_others() {
     assert!(grown < MOST, "{grown} mappings more");
     // One that does not wait is told.
     let mut raw = Raw::greeted(&mirror.socket);
-    ask_for_many(&mut raw, &many, 0);
+    raw.ask_for(&many, 0);
     let refused = raw.hear_until(|reply| matches!(reply, Reply::Refused(_)));
     let Reply::Refused(refused) = refused else {
         unreachable!("it was heard");
@@ -320,7 +306,7 @@ fn models_of_too_many_objects_are_refused_until_others_are_released() {
     let held = mirror.acquire(&many).unwrap();
     let mut raw = Raw::greeted(&mirror.socket);
     for _ in 0..3 {
-        ask_for_many(&mut raw, &many, 60_000);
+        raw.ask_for(&many, 60_000);
         let refused = raw.hear_until(|reply| matches!(reply, Reply::Refused(_)));
         let says = format!("{refused:?}");
         assert!(says.contains("10 more are permitted"), "{says}");

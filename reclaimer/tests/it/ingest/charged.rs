@@ -1,10 +1,10 @@
 //! Accounting: the daemon is charged for all that it publishes, also where its memory is short.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::ingest::ground::Ground;
 use crate::ingest::process::{Daemon, Loaded, TENSOR_BYTES, TENSORS, client, model, outcome};
+use crate::skipped::skipped;
 
 const ROOT: &str = "/sys/fs/cgroup";
 const MIB: u64 = 1 << 20;
@@ -61,13 +61,6 @@ impl Drop for Cgroup {
         // What is charged to it stays with the cgroup above.
         let _processes_are_left = std::fs::remove_dir(&self.0);
     }
-}
-
-/// Says why this test is skipped.
-fn skipped(reason: &str) {
-    let test = std::thread::current();
-    let test = test.name().unwrap_or("test").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
 }
 
 #[test]

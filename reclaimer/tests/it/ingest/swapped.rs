@@ -1,6 +1,5 @@
 //! Objects on a tmpfs that may be swapped, as before Linux 6.4 or with `noswap = false`.
 
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -10,6 +9,7 @@ use tetris_hostile::cgroup::Cgroup;
 use crate::ingest::ground::Ground;
 use crate::ingest::harness::eventually;
 use crate::ingest::process::{Daemon, Loaded, TENSOR_BYTES, TENSORS, client, model, outcome};
+use crate::skipped::skipped;
 
 const MIB: u64 = 1 << 20;
 /// Below the model's length.
@@ -71,10 +71,7 @@ fn a_model_that_was_swapped_out_has_its_bytes_and_is_reclaimed() {
     let made = Swap::start().and_then(|swap| Ok((swap, Cgroup::with_swap("swapped", LIMIT)?)));
     let (_swap, cgroup) = match made {
         Ok(made) => made,
-        Err(reason) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED: swap: {reason}");
-            return;
-        }
+        Err(reason) => return skipped(&reason),
     };
     assert!(u64::from(TENSORS) * TENSOR_BYTES as u64 > LIMIT);
     let before = swapped_out();

@@ -8,7 +8,9 @@ use std::path::Path;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::protocol::{Acquire, ModelNamed, PROTOCOL, Reply, Request};
+use tetris_gpu_mirror::protocol::{
+    Acquire, MAX_OBJECTS_PER_MESSAGE, ModelNamed, PROTOCOL, Reply, Request,
+};
 use tetris_store_layout::ObjectRef;
 use tetris_wire::{FRAME_HEADER_BYTES, FrameHeader, PREAMBLE_BYTES};
 
@@ -111,7 +113,9 @@ impl Raw {
             order: 0,
             model: ModelNamed::Objects(objects.len() as u32),
         }));
-        self.say(&Request::Objects(objects.to_vec()));
+        for part in objects.chunks(MAX_OBJECTS_PER_MESSAGE) {
+            self.say(&Request::Objects(part.to_vec()));
+        }
     }
 
     /// Receives messages until one satisfies `wanted`.
