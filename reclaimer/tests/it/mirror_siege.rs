@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::setpriority_process;
 use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
 use tetris_gpu_mirror::memory::MemoryKind;
 use tetris_gpu_mirror::memory::host::HostDevice;
@@ -41,6 +42,8 @@ const BYTES: usize = 100_000;
 const RETURN: Duration = Duration::from_mins(1);
 /// Pause of a hostile client before it connects again.
 const AGAIN: Duration = Duration::from_millis(200);
+/// Nice value of hostile threads.
+const LEAST_PRIORITY: i32 = 19;
 /// Longest time for which a client waits for bytes, before it looks whether the siege is over.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -84,8 +87,10 @@ impl Ground {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Attacks until the end.
+    /// Attacks until the end. What hostile threads take of the processors is the kernel's to share;
+    /// that of the mirror is measured.
     fn attack(&self, hostile: Hostile) {
+        setpriority_process(None, LEAST_PRIORITY).unwrap();
         while !self.is_over() {
             if let Ok(stream) = UnixStream::connect(&self.socket) {
                 // The server may hang up at any time.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::geteuid;
 use tetris_store_layout::Store;
@@ -19,6 +19,7 @@ pub(super) struct Tenant {
     pub store: Arc<Store>,
     /// Mappings of the store.
     pub pool: Arc<Pool>,
+    turn: Mutex<()>,
 }
 
 impl Tenant {
@@ -40,6 +41,18 @@ impl Tenant {
             });
         }
         let pool = Arc::new(Pool::new(id, Arc::clone(&store), registrable, objects));
-        Ok(Self { id, store, pool })
+        Ok(Self {
+            id,
+            store,
+            pool,
+            turn: Mutex::default(),
+        })
+    }
+
+    /// Waits for the tenant's turn to compute, which one of its connections has at a time: many
+    /// connections take no more of the processors than one. Held for work on messages, never while
+    /// a client is waited for.
+    pub fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

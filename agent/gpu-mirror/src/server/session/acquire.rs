@@ -123,6 +123,7 @@ impl<D: DeviceMemory> Session<D> {
         if let Some(text) = self.core.state().lost(on) {
             return Ok(AcquireOutcome::Refused(refused(Reason::NO_DEVICE, text)));
         }
+        let _turn = self.tenant.turn();
         let (tenant, spec) = (self.tenant.id, &model.spec);
         let missing = self.core.state().manager.missing(tenant, spec, on);
         match model.sources.map_all(&missing) {

@@ -158,8 +158,11 @@ impl<D: DeviceMemory> Session<D> {
                     len: place.len,
                 })
             };
-            let places = part.iter().filter_map(entry).collect();
-            self.reply(&Reply::Places(places))?;
+            let places = {
+                let _turn = self.tenant.turn();
+                Reply::Places(part.iter().filter_map(entry).collect()).encode()
+            };
+            self.connection.send(&places, self.deadline())?;
         }
         Ok(())
     }

@@ -148,6 +148,7 @@ impl<D: DeviceMemory> Session<D> {
 
     fn request_by(&self, deadline: Instant) -> Result<Request, Ended> {
         let (frame, _) = self.connection.receive(deadline)?;
+        let _turn = self.tenant.turn();
         Ok(Request::decode(frame.kind, &frame.payload)?)
     }
 

@@ -88,6 +88,7 @@ impl<D: DeviceMemory> Session<D> {
             );
             return Ok(Err(refused(Reason::IN_USE, text)));
         }
+        let _turn = self.tenant.turn();
         Ok(self.checked(&listed, &order, permit))
     }
 

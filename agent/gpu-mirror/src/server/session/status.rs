@@ -44,6 +44,7 @@ impl<D: DeviceMemory> Session<D> {
     }
 
     pub(super) fn status(&self) -> Reply {
+        let _turn = self.tenant.turn();
         let state = self.core.state();
         let (leases, waiting) = state.counts();
         Reply::StatusReport(StatusReport {
