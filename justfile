@@ -58,22 +58,22 @@ soak SECONDS='600':
 bench *ARGS:
     tests/bench {{ARGS}}
 
+# Simulators, reproductions of papers and benchmarks in research/: lints and tests
+research-check *ARGS:
+    tests/research {{ARGS}}
+
 # The evaluation of GPU-FaaS in the simulator: the paper's figures beside ours. `--format json` for all runs
 reproduce-gpu-faas *ARGS:
-    cargo run --release --locked -p tetris-scaler-simulator -- reproduce-gpu-faas {{ARGS}}
+    cargo run --release --locked --manifest-path research/Cargo.toml -p tetris-scaler-simulator -- reproduce-gpu-faas {{ARGS}}
 
 # The evaluation of Torpor in the simulator, and families of models that share a base
 reproduce-torpor *ARGS:
-    cargo run --release --locked -p tetris-scaler-simulator -- reproduce-torpor {{ARGS}}
+    cargo run --release --locked --manifest-path research/Cargo.toml -p tetris-scaler-simulator -- reproduce-torpor {{ARGS}}
 
 # The evaluation of TIDAL, the paper's figures beside ours: starts on the simulated device, then figure 19 in the simulator. `json 1` for one round of starts as JSON
 reproduce-tidal FORMAT="text" ROUNDS="5":
-    cargo run --release --locked -p tetris-gpu-bench --bin reproduce-tidal -- --format {{FORMAT}} --rounds {{ROUNDS}}
-    cargo run --release --locked -p tetris-scaler-simulator -- reproduce-tidal --format {{FORMAT}}
-
-# Policies of requests to GPUs in the real gateway, with simulated executors, beside the simulator: minutes
-compare-gpu-policies:
-    cargo nextest run --locked -p tetris-gateway --run-ignored only --no-capture -E 'test(the_order_of_all_policies)'
+    cargo run --release --locked --manifest-path research/Cargo.toml -p tetris-gpu-bench --bin reproduce-tidal -- --format {{FORMAT}} --rounds {{ROUNDS}}
+    cargo run --release --locked --manifest-path research/Cargo.toml -p tetris-scaler-simulator -- reproduce-tidal --format {{FORMAT}}
 
 # BENCHMARKS.md, the chart and the README's figures, from the figures in docs/benchmarks
 bench-report:

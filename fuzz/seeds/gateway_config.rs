@@ -25,8 +25,8 @@ latency = "80ms"
 executors = ["127.0.0.1:8002", "[::1]:8003"]
 
 [gpu_pool.main.policy]
-name = "torpor"
-light_percent = 200
+name = "sharing"
+urgent_percent = 20
 
 [gpu_pool.main.function.chat]
 slo = "80ms"
@@ -68,7 +68,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("hostile-duration", changed("80ms", "99999999999999999999d")),
         ("hostile-size", changed("1MiB", "99999999999TiB")),
-        ("hostile-policy", changed("torpor", "best")),
+        ("hostile-policy", changed("\"sharing\"", "\"best\"")),
         ("hostile-nested", format!("a = {}", "[".repeat(2_000))),
         (
             "hostile-tables",

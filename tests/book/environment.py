@@ -11,7 +11,7 @@ NAMED = re.compile(r"(?<![\w.])[\"'](TETRIS_[A-Z_]+[A-Z])[\"']|\benv = \"([A-Z_]
 #: Variables of tests, of builds and of the benchmarks.
 INTERNAL = {"TETRIS_BIN", "TETRIS_CRASH_AT", "TETRIS_CRASH_COUNT_FILE", "TETRIS_PEER_SOCKET"}
 FOLDERS = ("agent", "deploy", "reclaimer", "scaler", "store-layout")
-ELSEWHERE = {"tests", "benches", "examples", "gpu-bench", "bench", "fake-driver", "simulator", "replay", "packaging"}
+ELSEWHERE = {"tests", "benches", "examples", "fake-driver", "packaging"}
 
 
 def mistakes() -> list[str]:

@@ -9,7 +9,6 @@
 //! | [`protocol`] | messages between the server and its clients, byte by byte (`PROTOCOL.md`) | yes |
 //! | [`server`] | hands device memory out to other processes | no |
 //! | [`client`] | gets device memory from the server and maps it | no |
-//! | [`compute`] | a matrix times a vector in device memory, for benchmarks | no |
 //! | [`conformance`] | requirements on every implementation of [`memory::DeviceMemory`], as checks | no |
 //!
 //! Host copies stay in the store (`LAYOUT.md`), so eviction copies nothing back. Functions take the
@@ -24,7 +23,6 @@
 
 pub mod arena;
 pub mod client;
-pub mod compute;
 pub mod conformance;
 pub mod copy;
 pub mod memory;

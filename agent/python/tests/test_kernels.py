@@ -19,12 +19,10 @@ import pytest
 import tetris.torch
 import torch
 import warm_jobs
+from decoder import Decoder, first_token, tokens
 from model_files import floats
 from tetris import _kernels, _kernels_call, _kernels_replay, _kernels_target, warm
 from tetris._kernels import KernelTrace, add_to_kernels, kernels_of, read_kernels
-from tetris.bench.engines.models import Shape
-from tetris.bench.engines.programs.decoder import Decoder
-from tetris.bench.gpu.models import first_token, tokens
 from tetris.torch import KernelRecording, record_kernels
 from tetris.warm import LoadedKernels, Pool, load_kernels
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -44,9 +42,9 @@ def path(tmp_path: Path) -> Path:
     return model_files.write(tmp_path / "model.safetensors", {"a": floats([4])})
 
 
-def decoder() -> Decoder:
+def small_decoder() -> Decoder:
     torch.manual_seed(0)
-    return Decoder(Shape.of(2, 128), fused=False).eval()
+    return Decoder().eval()
 
 
 def kernels_file(path: Path) -> Path:
@@ -87,11 +85,11 @@ def described(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("context", [torch.inference_mode, torch.no_grad, torch.enable_grad])
 def test_each_recorded_call_runs_as_it_was_recorded(path: Path, context: Any) -> None:
-    model = decoder()
+    model = small_decoder()
     with context(), record_kernels(path) as recorded, Seen() as original:
-        token = model(tokens(16, "cpu"))[0, -1].argmax()
+        token = model(tokens(16))[0, -1].argmax()
     assert recorded.path == str(kernels_file(path)) and recorded.left_out == 0
-    assert token == first_token(model, tokens(16, "cpu"))
+    assert token == first_token(model, tokens(16))
     calls = recorded.calls["cpu"]
     names = [json.loads(call)[0] for call in calls]
     assert len(calls) == len(set(calls)) < len(original.calls)
@@ -312,7 +310,7 @@ def test_lists_as_deep_as_the_interpreter_reads_are_none(path: Path) -> None:
 
 def test_any_change_of_a_file_gives_a_trace_or_none(path: Path) -> None:
     with record_kernels(path):
-        first_token(decoder(), tokens(16, "cpu"))
+        first_token(small_decoder(), tokens(16))
     text = kernels_file(path).read_bytes()
     draw = random.Random(3)
     found = 0
@@ -535,7 +533,7 @@ def test_a_process_loads_the_kernels_of_each_model_on_its_device(monkeypatch: py
 
 def test_a_process_needs_no_compiler_for_kernels(path: Path) -> None:
     with record_kernels(path):
-        first_token(decoder(), tokens(16, "cpu"))
+        first_token(small_decoder(), tokens(16))
     with Pool(1, device="cpu", kernels=[path]) as pool:
         assert pool.run("warm_jobs:has_module", "tetris._kernels_replay").result(LONG_S)
         assert not pool.run("warm_jobs:has_module", "torch._dynamo").result(LONG_S)

@@ -783,23 +783,6 @@ class TestRealModel:
             assert_same(session.run(None, case.inputs), plain(path, case, unpacked=form == "unpacked"))
 
 
-def test_the_benchmark_measures_and_finds_equal_outputs() -> None:
-    command = [sys.executable, "-m", "tetris.bench.onnx", "--format", "json", "--store-parent", "/dev/shm"]
-    small = "--layers 1 --width 128 --channels 32 --processes 2 --rounds 1 --runs 2".split()
-    methods = ["plain", "plain-unpacked", "file-prepacked", "prepacked", "unpacked", "optimized"]
-    found = subprocess.run(
-        [*command, *small, "--methods", ",".join(methods)], check=True, text=True, stdout=subprocess.PIPE
-    )
-    report = json.loads(found.stdout)
-    assert [model["model"] for model in report["models"]] == ["transformer.onnx", "convolutional.onnx"]
-    for model in report["models"]:
-        assert model["outputs_agree"]
-        assert list(model["methods"]) == methods
-        for name in ("prepacked", "unpacked", "optimized"):
-            assert model["methods"][name]["weights"] == name
-            assert model["methods"][name]["store_bytes"] > 0
-
-
 def test_tensors_of_less_than_a_byte_keep_their_bytes() -> None:
     from tetris._onnx import tensors
 

@@ -9,7 +9,6 @@ mod exec;
 mod exit;
 mod failures;
 mod gc;
-mod gpu_bench;
 #[cfg(feature = "gpu")]
 mod gpu_status;
 mod hash;
@@ -184,13 +183,6 @@ Examples:
     ///
     /// theta(A, B) is the share of A's distinct tensor bytes that B has as well.
     Similarity(similarity::SimilarityArgs),
-    /// Measure the costs and savings of the GPU mirror on this machine's device
-    ///
-    /// Generates a model in a store of its own, serves it and measures in processes of this program. Needs
-    /// room for copies of the model (--bytes), and looks for it before it writes anything: three in host
-    /// memory, two of which are in --store-dir, and two on the device beside the processes' contexts; less
-    /// with --only. Removes its files. Ends with code 0 for any figures.
-    GpuBench(tetris_gpu_bench::GpuBenchArgs),
     /// Show the contents of device memory in the node's GPU mirror
     ///
     /// TAKEN is the device memory of all models, HELD the part that processes use. The daemon frees models
@@ -254,7 +246,6 @@ fn run(cli: Cli, out: &mut Output) -> Result {
         Command::Gc(args) => gc::run(&args, &location, out),
         Command::Rm(args) => rm::run(&args, &location, out),
         Command::Similarity(args) => similarity::run(&args, &location, out),
-        Command::GpuBench(args) => gpu_bench::run(&args, out),
         #[cfg(feature = "gpu")]
         Command::GpuStatus(args) => gpu_status::run(&args, &location, out),
         Command::Completions(args) => completions::run(&args, out),

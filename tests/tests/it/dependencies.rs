@@ -34,14 +34,13 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 29] = [
+const MAY: [(&str, &[&str]); 26] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
         "tetris-agent",
         &[
             "tetris-conventions",
-            "tetris-gpu-bench",
             "tetris-gpu-mirror",
             "tetris-loader",
             "tetris-wire",
@@ -51,19 +50,7 @@ const MAY: [(&str, &[&str]); 29] = [
     ("tetris-python", &["tetris-agent"]),
     ("tetris-wire", &[]),
     ("tetris-gpu-mirror", &["tetris-wire"]),
-    (
-        "tetris-gpu-bench",
-        &["tetris-conventions", "tetris-gpu-mirror"],
-    ),
     ("tetris-reclaimer-core", &["tetris-conventions"]),
-    (
-        "tetris-reclaimer-replay",
-        &[
-            "tetris-conventions",
-            "tetris-reclaimer-core",
-            "tetris-simulation",
-        ],
-    ),
     (
         "tetris-node",
         &[
@@ -104,21 +91,12 @@ const MAY: [(&str, &[&str]); 29] = [
         "tetris-scaler-profiler",
         &["tetris-conventions", "tetris-scaler-core"],
     ),
-    ("tetris-simulation", &[]),
-    (
-        "tetris-scaler-simulator",
-        &[
-            "tetris-conventions",
-            "tetris-scaler-core",
-            "tetris-scaler-dispatch",
-            "tetris-simulation",
-        ],
-    ),
     (
         "tetris-density",
         &["tetris-agent", "tetris-conventions", "tetris-node"],
     ),
     ("tetris-hostile", &[]),
+    ("tetris-test-support", ANYTHING),
     ("tetris-protocol-model", &[]),
     ("tetris-service-kit", &["tetris-conventions"]),
     (
@@ -290,6 +268,42 @@ fn crash_points_are_not_in_what_is_shipped() {
         let edges = "--edges=normal,features";
         let tree = cargo(&["tree", "--offline", "--locked", edges, "--package", package]);
         assert!(!tree.contains("crash-points"), "{package}\n{tree}");
+    }
+}
+
+/// The packages of research use the product, and not the reverse.
+#[test]
+fn the_product_depends_on_nothing_of_research() {
+    let metadata = |folder: &str| {
+        let mut arguments = vec!["metadata", "--format-version=1", "--offline", "--no-deps"];
+        let manifest = format!("{folder}/Cargo.toml");
+        arguments.extend(["--manifest-path", &manifest]);
+        let metadata: Value = serde_json::from_str(&cargo(&arguments)).unwrap();
+        let packages = list(&metadata["packages"]).iter();
+        let names = packages.map(|package| text(&package["name"]));
+        names.collect::<BTreeSet<_>>()
+    };
+    let research = metadata("../research");
+    assert!(research.len() > 3, "{research:?}");
+    let graph = Graph::read();
+    let all: BTreeSet<_> = graph.names.values().cloned().collect();
+    assert_eq!(all.intersection(&research).next(), None);
+}
+
+/// Packages and images are made of folders that are named, of which none is research.
+#[test]
+fn no_package_or_image_contains_research() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    for path in [
+        "agent/python/pyproject.toml",
+        "scaler/instance/pyproject.toml",
+        "release/crates",
+        "release/wheels",
+        "deploy/debian/build",
+        "deploy/images/build",
+    ] {
+        let text = std::fs::read_to_string(format!("{root}/{path}")).unwrap();
+        assert!(!text.contains("research"), "{path}");
     }
 }
 

@@ -168,7 +168,7 @@ impl<D: DeviceMemory> Acquired<D> {
         Arrivals::new(Arc::clone(self.mappings.events()), limit)
     }
 
-    /// A step of a simulated stream ([`HostQueue`](crate::compute::HostQueue)) that waits for an
+    /// A step of a simulated stream ([`HostQueue`](crate::memory::host::HostQueue)) that waits for an
     /// object. Steps after it have the object's bytes if [`Arrivals::check`] succeeds afterwards.
     pub fn wait_step(
         &self,

@@ -15,7 +15,11 @@ pub(crate) fn check_chunk_size(bytes: u64, granule_bytes: u64) -> Result<(), Mem
 }
 
 /// Checks that `len_bytes` at `offset_bytes` lie inside a mapping of `limit_bytes`.
-pub(crate) fn check_inside(
+///
+/// # Errors
+///
+/// [`MemoryError::Bounds`] if they do not.
+pub fn check_inside(
     offset_bytes: u64,
     len_bytes: u64,
     limit_bytes: u64,

@@ -21,7 +21,8 @@ mod pci;
 mod stream_handle;
 mod types;
 
-pub(crate) use bounds::{check_across, check_chunk_size, check_copy, check_inside};
+pub use bounds::check_inside;
+pub(crate) use bounds::{check_across, check_chunk_size, check_copy};
 pub use device::{DeviceMemory, Mapped};
 pub use error::MemoryError;
 pub use host_bytes::{HostBytes, HostSlice};

@@ -3,7 +3,6 @@
 
 mod across;
 mod compatibility;
-mod compute;
 mod conformance;
 mod cuda;
 mod deadlines;
@@ -21,7 +20,6 @@ mod mirror_session;
 mod mirror_session_seeds;
 mod prefetch;
 mod processes;
-mod ptx;
 mod refusals;
 mod registration;
 #[path = "../../../../fuzz/replay.rs"]

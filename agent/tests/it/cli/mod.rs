@@ -7,7 +7,6 @@ mod exec_paths;
 mod fill;
 mod gc;
 mod global;
-mod gpu_bench;
 #[cfg(feature = "gpu")]
 mod gpu_status;
 mod image;

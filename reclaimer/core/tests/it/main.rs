@@ -1,3 +1,4 @@
-//! Plans of the policies.
+//! Plans of the policies, and their documents.
 
+mod documented;
 mod plan;

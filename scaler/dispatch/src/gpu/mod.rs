@@ -9,13 +9,14 @@
 //!
 //! **Guarantees.** No request is lost or given twice. A GPU executes one request at a time. No
 //! memory holds more than its capacity. A model stays while it is executed or copied from. Under
-//! LALBO3 and our policy no request is overtaken more often than the limit allows. Under LB no GPU is idle while a
-//! request waits. A refused request could not have been in time. Property tests check all of them.
+//! [`SharingRules`] no request is overtaken more often than the limit allows. Under [`LoadBalancing`] no GPU is
+//! idle while a request waits. A refused request could not have been in time. Property tests check all of them.
 
 mod assignment;
 mod attainment;
 mod facts;
 mod leaving;
+mod load_balancing;
 mod memory;
 mod model;
 mod policy;
@@ -25,13 +26,17 @@ mod queue;
 mod rejection;
 mod request;
 mod scheduler;
+mod sharing;
 mod topology;
 
 pub use assignment::{Assignment, Load};
+pub use load_balancing::LoadBalancing;
 pub use model::{GpuModel, ModelId, ObjectId, Part};
-pub use policy::{GpuPolicy, SharingRules, TorporRules};
-pub use pool::Source;
+pub use policy::GpuPolicy;
+pub use pool::{GpuState, Pool, Source};
+pub use queue::{GlobalQueue, Waiting};
 pub use rejection::GpuRejection;
 pub use request::GpuRequest;
 pub use scheduler::GpuScheduler;
+pub use sharing::SharingRules;
 pub use topology::{Gpu, GpuId, Topology, transfer_us};

@@ -6,7 +6,8 @@ use super::attainment::Attainment;
 use super::memory::DeviceMemory;
 use super::model::{GpuModel, ModelId};
 use super::popularity::Popularity;
-use super::request::{GpuRequest, Waiting};
+use super::queue::Waiting;
+use super::request::GpuRequest;
 use super::topology::{GpuId, Topology, transfer_us};
 
 /// Origin of a load.
@@ -30,20 +31,21 @@ pub(crate) struct Running {
     pub moves: bool,
 }
 
+/// State of a GPU.
 #[derive(Clone, Debug)]
-pub(crate) struct GpuState {
-    pub memory: DeviceMemory,
-    pub running: Option<Running>,
+pub struct GpuState {
+    pub(crate) memory: DeviceMemory,
+    pub(crate) running: Option<Running>,
     /// Requests that wait for this GPU.
     pub local: VecDeque<Waiting>,
     /// False while the executor of the GPU is lost.
-    pub available: bool,
+    pub(crate) available: bool,
     /// Number of requests that were dispatched to the GPU.
     pub given: u64,
-    /// Time since which nothing runs.
+    /// Time since which nothing runs, in microseconds.
     pub idle_since_us: u64,
     /// Models that the executor of the GPU does not serve.
-    pub unserved: BTreeSet<ModelId>,
+    pub(crate) unserved: BTreeSet<ModelId>,
 }
 
 impl GpuState {
@@ -59,18 +61,21 @@ impl GpuState {
         }
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
+    /// True if it can take a request now.
+    pub fn is_idle(&self) -> bool {
         self.available && self.running.is_none()
     }
 }
 
+/// All GPUs, and the facts about them on which policies decide.
 #[derive(Clone, Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
+    /// Links between the GPUs.
     pub topology: Topology,
-    pub models: Vec<GpuModel>,
-    pub gpus: Vec<GpuState>,
-    pub attainment: Attainment,
-    pub popularity: Popularity,
+    pub(crate) models: Vec<GpuModel>,
+    pub(crate) gpus: Vec<GpuState>,
+    pub(crate) attainment: Attainment,
+    pub(crate) popularity: Popularity,
 }
 
 impl Pool {
@@ -78,32 +83,36 @@ impl Pool {
         self.gpus.get(id.0 as usize)
     }
 
-    pub(crate) fn gpu_mut(&mut self, id: GpuId) -> Option<&mut GpuState> {
+    /// Returns the state of a GPU, to change its local queue.
+    pub fn gpu_mut(&mut self, id: GpuId) -> Option<&mut GpuState> {
         self.gpus.get_mut(id.0 as usize)
     }
 
-    pub(crate) fn model(&self, id: ModelId) -> Option<&GpuModel> {
+    /// Returns a model.
+    pub fn model(&self, id: ModelId) -> Option<&GpuModel> {
         self.models.get(id.0 as usize)
     }
 
     /// GPUs that can take a request now.
-    pub(crate) fn idle(&self) -> impl Iterator<Item = (GpuId, &GpuState)> {
+    pub fn idle(&self) -> impl Iterator<Item = (GpuId, &GpuState)> {
         let all = self.topology.ids().zip(&self.gpus);
         all.filter(|(_, gpu)| gpu.is_idle())
     }
 
     /// GPUs that have the model.
-    pub(crate) fn holders(&self, model: ModelId) -> impl Iterator<Item = (GpuId, &GpuState)> {
+    pub fn holders(&self, model: ModelId) -> impl Iterator<Item = (GpuId, &GpuState)> {
         let all = self.topology.ids().zip(&self.gpus);
         all.filter(move |(_, gpu)| gpu.available && gpu.memory.resident(model).is_some())
     }
 
-    pub(crate) fn has(&self, gpu: GpuId, model: ModelId) -> bool {
+    /// True if the GPU has the model, or loads it.
+    pub fn has(&self, gpu: GpuId, model: ModelId) -> bool {
         self.gpu(gpu)
             .is_some_and(|one| one.memory.resident(model).is_some())
     }
 
-    pub(crate) fn can_hold(&self, gpu: GpuId, id: ModelId) -> bool {
+    /// True if the GPU serves the model, which fits beside the models that must stay.
+    pub fn can_hold(&self, gpu: GpuId, id: ModelId) -> bool {
         self.gpu(gpu)
             .zip(self.model(id))
             .is_some_and(|(one, model)| {
@@ -115,16 +124,40 @@ impl Pool {
         self.model(request.model).map_or(0, |model| model.infer_us)
     }
 
-    /// Time to load the whole model from the host with nothing beside it, as profiled.
-    pub(crate) fn profiled_load_us(&self, id: ModelId) -> u64 {
+    /// Time to load the whole model from the host with nothing beside it, as profiled, in microseconds.
+    pub fn profiled_load_us(&self, id: ModelId) -> u64 {
         self.model(id).map_or(0, |model| {
             let transfer = transfer_us(model.bytes(), self.topology.host_bytes_per_s);
             model.setup_us.saturating_add(transfer)
         })
     }
 
-    /// Estimated time until the GPU has served its requests, local queue included.
-    pub(crate) fn busy_us(&self, now_us: u64, gpu: &GpuState) -> u64 {
+    /// True if the function is so far from its SLO that it waits behind others.
+    pub fn is_low(&self, function: u32) -> bool {
+        self.attainment.is_low(function)
+    }
+
+    /// Models of the GPU that may be evicted, by `key` of the model and the time of its last use in
+    /// microseconds.
+    pub fn evictable_by<K: Ord>(
+        &self,
+        gpu: GpuId,
+        key: impl Fn(ModelId, u64) -> K,
+    ) -> Vec<ModelId> {
+        let models = self
+            .gpu(gpu)
+            .into_iter()
+            .flat_map(|gpu| gpu.memory.models());
+        let mut evictable: Vec<(K, ModelId)> = models
+            .filter(|(_, resident)| !resident.is_pinned())
+            .map(|(id, resident)| (key(id, resident.used_us), id))
+            .collect();
+        evictable.sort();
+        evictable.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Estimated time until the GPU has served its requests, local queue included, in microseconds.
+    pub fn busy_us(&self, now_us: u64, gpu: &GpuState) -> u64 {
         let running = gpu.running.as_ref();
         let rest = running.map_or(0, |one| one.until_us.saturating_sub(now_us));
         let queued = gpu.local.iter().map(|one| self.infer_us(&one.request));
@@ -160,7 +193,7 @@ impl Pool {
     }
 
     /// Model that the GPU loads from the host.
-    pub(crate) fn loads_from_host(&self, gpu: GpuId) -> Option<ModelId> {
+    pub fn loads_from_host(&self, gpu: GpuId) -> Option<ModelId> {
         let running = self.gpu(gpu)?.running.as_ref()?;
         match running.loading {
             Some((Source::Host, _)) => Some(running.waited.request.model),
@@ -170,7 +203,7 @@ impl Pool {
 
     /// The fastest link from a GPU that has all bytes that this one lacks: origin, model there,
     /// bytes per second.
-    pub(crate) fn peer_source(&self, gpu: GpuId, id: ModelId) -> Option<(GpuId, ModelId, u64)> {
+    pub fn peer_source(&self, gpu: GpuId, id: ModelId) -> Option<(GpuId, ModelId, u64)> {
         let (own, model) = (self.gpu(gpu)?, self.model(id)?);
         let found = self.topology.ids().filter_map(|other| {
             let speed = *self.topology.peers.get(&(other, gpu))?;

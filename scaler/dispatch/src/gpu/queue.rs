@@ -4,10 +4,20 @@ use std::collections::VecDeque;
 
 use crate::id::RequestId;
 
-use super::request::{GpuRequest, Waiting};
+use super::request::GpuRequest;
 
+/// A request in the global queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// The request.
+    pub request: GpuRequest,
+    /// Number of requests that came later and were dispatched before.
+    pub overtaken: u32,
+}
+
+/// Requests that wait for any GPU, in the order of their arrival.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct GlobalQueue {
+pub struct GlobalQueue {
     waiting: VecDeque<Waiting>,
 }
 
@@ -24,16 +34,18 @@ impl GlobalQueue {
         self.waiting.len()
     }
 
-    pub(crate) fn get(&self, at: usize) -> Option<&Waiting> {
+    /// Returns the request at this place.
+    pub fn get(&self, at: usize) -> Option<&Waiting> {
         self.waiting.get(at)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+    /// Returns the requests, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Waiting> {
         self.waiting.iter()
     }
 
     /// Takes the request at this place; those before it have been overtaken once more.
-    pub(crate) fn take(&mut self, at: usize) -> Option<Waiting> {
+    pub fn take(&mut self, at: usize) -> Option<Waiting> {
         let taken = self.waiting.remove(at)?;
         for one in self.waiting.iter_mut().take(at) {
             one.overtaken = one.overtaken.saturating_add(1);

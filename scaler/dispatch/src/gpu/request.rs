@@ -18,11 +18,3 @@ pub struct GpuRequest {
     /// Time at which the result must be there, in microseconds, where the function has an SLO.
     pub deadline_us: Option<u64>,
 }
-
-/// A request in the global queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    pub request: GpuRequest,
-    /// Number of requests that came later and were dispatched before.
-    pub overtaken: u32,
-}

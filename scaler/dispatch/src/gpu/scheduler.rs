@@ -1,6 +1,7 @@
 //! The scheduler of GPUs: requests and outcomes in, assignments out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::id::RequestId;
 use crate::outcome::Outcome;
@@ -12,15 +13,15 @@ use super::model::{GpuModel, ModelId};
 use super::policy::GpuPolicy;
 use super::pool::{GpuState, Pool, Running, Source};
 use super::popularity::Popularity;
-use super::queue::GlobalQueue;
+use super::queue::{GlobalQueue, Waiting};
 use super::rejection::GpuRejection;
-use super::request::{GpuRequest, Waiting};
+use super::request::GpuRequest;
 use super::topology::{GpuId, Topology, transfer_us};
 
 /// Scheduler of requests onto GPUs.
 #[derive(Clone, Debug)]
 pub struct GpuScheduler {
-    pub(super) policy: GpuPolicy,
+    pub(super) policy: Arc<dyn GpuPolicy>,
     pub(super) pool: Pool,
     pub(super) queue: GlobalQueue,
     pub(super) known: BTreeSet<RequestId>,
@@ -28,7 +29,7 @@ pub struct GpuScheduler {
 
 impl GpuScheduler {
     /// Creates a scheduler of idle GPUs with empty memories.
-    pub fn new(policy: GpuPolicy, topology: Topology, models: Vec<GpuModel>) -> Self {
+    pub fn new(policy: Arc<dyn GpuPolicy>, topology: Topology, models: Vec<GpuModel>) -> Self {
         let gpus = topology
             .gpus
             .iter()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tetris_conventions::duration;
 use tetris_scaler::resources::ServedPaths;
-use tetris_scaler_dispatch::gpu::{GpuPolicy, SharingRules, TorporRules};
+use tetris_scaler_dispatch::gpu::{GpuPolicy, LoadBalancing, SharingRules};
 
 use super::fields::{self, least};
 use crate::gpu::{ExecutorAddresses, MemberRules, OrdersAddress};
@@ -51,50 +51,10 @@ pub struct GpuPoolConfig {
 #[serde(deny_unknown_fields, tag = "name", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PolicyConfig {
-    /// LB of GPU-FaaS.
+    /// The oldest request, to the GPU that has been idle for longest.
     Lb {},
-    /// LALB of GPU-FaaS.
-    Lalb {},
-    /// LALBO3 of GPU-FaaS.
-    Lalbo3 {
-        /// Number of times that a waiting request may be overtaken.
-        #[serde(default = "lalbo3_limit")]
-        overtaking_limit: u32,
-    },
-    /// Torpor.
-    Torpor(TorporConfig),
-    /// Our own.
+    /// Shared parts, locality, slack and bandwidth together.
     Sharing(SharingConfig),
-}
-
-/// Settings of [`PolicyConfig::Torpor`].
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct TorporConfig {
-    /// True for functions by their required request count, false for the order of arrival.
-    pub by_required_count: bool,
-    /// True to prefer links and idle switches, false for any idle GPU.
-    pub avoids_interference: bool,
-    /// True to evict replicas and light models first, false for the least recently used.
-    pub evicts_light_first: bool,
-    /// A model is light if its transfer takes at most this part of its inference, in percent.
-    pub light_percent: u32,
-    /// True to refuse requests that cannot be in time.
-    pub reject_late: bool,
-}
-
-impl Default for TorporConfig {
-    fn default() -> Self {
-        let rules = TorporRules::default();
-        Self {
-            by_required_count: rules.by_required_count,
-            avoids_interference: rules.avoids_interference,
-            evicts_light_first: rules.evicts_light_first,
-            light_percent: percent(rules.light_permille),
-            reject_late: rules.rejects_late,
-        }
-    }
 }
 
 /// Settings of [`PolicyConfig::Sharing`].
@@ -121,6 +81,16 @@ impl Default for SharingConfig {
     }
 }
 
+impl SharingConfig {
+    fn rules(&self) -> SharingRules {
+        SharingRules {
+            overtaking_limit: self.overtaking_limit,
+            urgent_permille: permille(self.urgent_percent),
+            rejects_late: self.reject_late,
+        }
+    }
+}
+
 impl Default for PolicyConfig {
     fn default() -> Self {
         Self::Sharing(SharingConfig::default())
@@ -128,25 +98,10 @@ impl Default for PolicyConfig {
 }
 
 impl PolicyConfig {
-    pub(crate) fn policy(&self) -> GpuPolicy {
+    pub(crate) fn policy(&self) -> Arc<dyn GpuPolicy> {
         match self {
-            Self::Lb {} => GpuPolicy::LoadBalancing,
-            Self::Lalb {} => GpuPolicy::LALB,
-            Self::Lalbo3 { overtaking_limit } => GpuPolicy::LocalityAware {
-                overtaking_limit: *overtaking_limit,
-            },
-            Self::Torpor(of) => GpuPolicy::Torpor(TorporRules {
-                by_required_count: of.by_required_count,
-                avoids_interference: of.avoids_interference,
-                evicts_light_first: of.evicts_light_first,
-                light_permille: permille(of.light_percent),
-                rejects_late: of.reject_late,
-            }),
-            Self::Sharing(of) => GpuPolicy::Sharing(SharingRules {
-                overtaking_limit: of.overtaking_limit,
-                urgent_permille: permille(of.urgent_percent),
-                rejects_late: of.reject_late,
-            }),
+            Self::Lb {} => Arc::new(LoadBalancing),
+            Self::Sharing(of) => Arc::new(of.rules()),
         }
     }
 }
@@ -306,10 +261,6 @@ const fn usual_poll_ms() -> u64 {
     250
 }
 
-const fn lalbo3_limit() -> u32 {
-    GpuPolicy::LALBO3_LIMIT
-}
-
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
@@ -321,8 +272,8 @@ mod tests {
 executors = ["127.0.0.1:8001", "127.0.0.1:8002"]
 
 [gpu_pool.main.policy]
-name = "torpor"
-light_percent = 200
+name = "sharing"
+urgent_percent = 20
 
 [gpu_pool.main.function.embed]
 slo = "80ms"
@@ -333,11 +284,14 @@ model = "minilm"
     #[test]
     fn a_pool_has_executors_a_policy_and_functions() {
         let pool = &Config::parse(FILE).unwrap().gpu_pool["main"];
-        let expected = TorporRules {
-            light_permille: 2_000,
-            ..TorporRules::default()
+        let PolicyConfig::Sharing(sharing) = &pool.policy else {
+            panic!("{:?}", pool.policy);
         };
-        assert_eq!(pool.policy.policy(), GpuPolicy::Torpor(expected));
+        let expected = SharingRules {
+            urgent_permille: 200,
+            ..SharingRules::default()
+        };
+        assert_eq!(sharing.rules(), expected);
         let rules = pool.function["embed"].rules("embed");
         assert_eq!((rules.model.as_str(), rules.idempotent), ("minilm", false));
     }
@@ -396,22 +350,19 @@ model = "minilm"
 
     #[test]
     fn defaults_are_those_of_the_policies() {
-        for (name, expected) in [
-            ("lb", GpuPolicy::LoadBalancing),
-            ("lalb", GpuPolicy::LALB),
-            ("lalbo3", GpuPolicy::LALBO3),
-            ("torpor", GpuPolicy::Torpor(TorporRules::default())),
-            ("sharing", GpuPolicy::Sharing(SharingRules::default())),
-        ] {
+        let policy = |name: &str| {
             let text =
                 format!("[gpu_pool.a]\nexecutors = []\n[gpu_pool.a.policy]\nname = \"{name}\"\n");
-            let config = Config::parse(&text).unwrap();
-            assert_eq!(config.gpu_pool["a"].policy.policy(), expected);
+            Config::parse(&text).map(|config| config.gpu_pool["a"].policy.clone())
+        };
+        assert_eq!(policy("lb"), Ok(PolicyConfig::Lb {}));
+        assert_eq!(policy("sharing"), Ok(PolicyConfig::default()));
+        assert_eq!(SharingConfig::default().rules(), SharingRules::default());
+        // Policies of earlier versions.
+        for gone in ["lalb", "lalbo3", "torpor"] {
+            let error = policy(gone).unwrap_err();
+            assert!(error.contains("expected `lb` or `sharing`"), "{error}");
         }
-        assert_eq!(
-            PolicyConfig::default().policy(),
-            GpuPolicy::Sharing(SharingRules::default())
-        );
     }
 
     #[test]
@@ -438,11 +389,11 @@ model = "minilm"
                 "after_load is 27 ms, expected 26 at most",
             ),
             ("\"minilm\"", "\"a/b\"", "function.embed.model is \"a/b\""),
-            ("torpor", "best", "unknown variant `best`"),
+            ("\"sharing\"", "\"best\"", "unknown variant `best`"),
             (
-                "light_percent",
-                "heavy_percent",
-                "unknown field `heavy_percent`",
+                "urgent_percent",
+                "late_percent",
+                "unknown field `late_percent`",
             ),
             (
                 "[gpu_pool.main.function.embed]",

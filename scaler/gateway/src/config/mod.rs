@@ -22,7 +22,7 @@ use tetris_scaler_dispatch::Rules;
 
 pub use callers::CallersConfig;
 pub use error::ConfigError;
-pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig, SharingConfig, TorporConfig};
+pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig, SharingConfig};
 pub use tls::TlsConfig;
 
 /// Longest file in bytes: about a thousand functions. In memory a hostile one takes up to 640 times as much while it

@@ -282,8 +282,10 @@ impl State {
 mod tests {
     use std::fmt::Write as _;
 
+    use std::sync::Arc;
     use tetris_scaler_dispatch::Outcome;
-    use tetris_scaler_dispatch::gpu::GpuPolicy;
+
+    use tetris_scaler_dispatch::gpu::LoadBalancing;
 
     use super::super::executor::ExecutorAddresses;
     use super::super::limits::PARTS_OF_MODEL;
@@ -291,7 +293,7 @@ mod tests {
     use super::*;
 
     fn state(models: &[&str]) -> State {
-        let mut state = State::new(GpuPolicy::LALB, 10);
+        let mut state = State::new(Arc::new(LoadBalancing), 10);
         for model in models {
             let times = Times {
                 infer_us: 1,

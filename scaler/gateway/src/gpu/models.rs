@@ -166,14 +166,17 @@ const fn of(parts: Vec<Part>, times: Times) -> GpuModel {
 
 #[cfg(test)]
 mod tests {
-    use tetris_scaler_dispatch::gpu::{GpuPolicy, ObjectId, Topology};
+    use std::sync::Arc;
+
+    use tetris_scaler_dispatch::gpu::{LoadBalancing, ObjectId, Topology};
 
     use super::super::limits::PARTS_OF_MODEL;
     use super::*;
 
     #[test]
     fn contents_above_the_limit_of_the_pool_are_refused_until_others_are_forgotten() {
-        let mut scheduler = GpuScheduler::new(GpuPolicy::LALB, Topology::default(), Vec::new());
+        let mut scheduler =
+            GpuScheduler::new(Arc::new(LoadBalancing), Topology::default(), Vec::new());
         let mut models = Models::default();
         let times = Times {
             infer_us: 1,

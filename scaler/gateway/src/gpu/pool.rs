@@ -27,7 +27,7 @@ impl GpuPool {
     /// Creates a pool without executors, and starts its timer in the current runtime.
     pub(crate) fn new(
         name: &str,
-        policy: GpuPolicy,
+        policy: Arc<dyn GpuPolicy>,
         queue: usize,
         poll: Duration,
         pages: PageMemory,

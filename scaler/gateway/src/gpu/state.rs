@@ -103,7 +103,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(policy: GpuPolicy, queue: usize) -> Self {
+    pub(super) fn new(policy: Arc<dyn GpuPolicy>, queue: usize) -> Self {
         Self {
             scheduler: GpuScheduler::new(policy, Topology::default(), Vec::new()),
             executors: BTreeMap::new(),

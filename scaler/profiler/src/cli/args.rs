@@ -87,7 +87,7 @@ pub struct ProfileArgs {
     /// the tensors
     #[arg(long, value_name = "BYTES", requires = "gpu_type", value_parser = clap::value_parser!(u64).range(..=MAX_MEMORY_BYTES))]
     pub(super) gpu_own_bytes: Option<u64>,
-    /// Rate of loads to the GPU in bytes per second, as `tetris gpu-bench --only transfers` measures it
+    /// Rate of loads to the GPU in bytes per second, as `gpu-bench --only transfers` measures it
     #[arg(long, value_name = "N", requires = "gpu_type", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) gpu_bytes_per_second: Option<u64>,
     /// Database of measurements [default: tetris/profiles.redb in the user's data directory]

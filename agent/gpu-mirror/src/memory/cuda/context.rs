@@ -51,8 +51,8 @@ impl std::fmt::Debug for CudaContext {
 
 /// Keeps its context current on the calling thread until it is dropped. Meanwhile captures of graphs
 /// do not forbid calls of this thread, and calls do not end captures, apart from waits.
-pub(crate) struct Current<'a> {
-    pub driver: &'static Driver,
+pub struct Current<'a> {
+    pub(crate) driver: &'static Driver,
     _context: &'a CudaContext,
     /// Capture mode of the thread before; `None` if it could not be changed.
     mode: Option<sys::CUstreamCaptureMode>,
@@ -111,7 +111,11 @@ impl CudaContext {
     }
 
     /// Makes the context current on the calling thread.
-    pub(crate) fn enter(&self) -> Result<Current<'_>, MemoryError> {
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::Driver`] if the context cannot be entered.
+    pub fn enter(&self) -> Result<Current<'_>, MemoryError> {
         // SAFETY: the handle is retained as long as `self` lives.
         let code = unsafe { (self.driver.context_push)(self.handle) };
         check(code, "enter a device's context")?;

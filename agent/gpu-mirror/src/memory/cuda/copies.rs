@@ -88,7 +88,7 @@ impl CudaStream {
     }
 
     /// The driver's handle, valid while this value lives.
-    pub(crate) fn handle(&self) -> sys::CUstream {
+    pub fn handle(&self) -> sys::CUstream {
         self.handle
     }
 
@@ -184,7 +184,12 @@ impl CudaStream {
         Ok(())
     }
 
-    pub(crate) fn synchronize(&mut self) -> Result<(), MemoryError> {
+    /// Waits for everything queued on the stream.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::Driver`] if some of it has failed.
+    pub fn synchronize(&mut self) -> Result<(), MemoryError> {
         let current = self.context.enter()?;
         // SAFETY: the stream lives.
         let code = unsafe { (current.driver.stream_synchronize)(self.handle) };

@@ -114,12 +114,8 @@ driver_table! {
         event_query = cuEventQuery(sys::CUevent);
         event_synchronize = cuEventSynchronize(sys::CUevent);
         event_destroy = cuEventDestroy_v2(sys::CUevent);
-        module_load = cuModuleLoadData(*mut sys::CUmodule, *const c_void);
-        module_unload = cuModuleUnload(sys::CUmodule);
-        module_function = cuModuleGetFunction(*mut sys::CUfunction, sys::CUmodule, *const c_char);
         capture_mode = cuThreadExchangeStreamCaptureMode(*mut sys::CUstreamCaptureMode);
         launch_host = cuLaunchHostFunc(sys::CUstream, sys::CUhostFn, *mut c_void);
-        launch = cuLaunchKernel(sys::CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, sys::CUstream, *mut *mut c_void, *mut *mut c_void);
     }
     unchecked {
         // An attribute as a number: newer ones are not in the bindings.

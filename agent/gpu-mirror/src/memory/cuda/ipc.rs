@@ -82,7 +82,7 @@ impl IpcDevice {
     }
 
     /// The context of the device's kernels.
-    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+    pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 

@@ -24,10 +24,10 @@ mod ipc;
 mod result;
 mod vmm;
 
-pub use context::{CudaContext, device_count};
+pub use context::{CudaContext, Current, device_count};
 pub use copies::{CudaEvent, CudaStream};
 pub use host_memory::{CudaPinned, CudaRegistration};
 pub use identity::{device_number, device_uuid, is_initialized};
 pub use ipc::{IpcChunk, IpcDevice, IpcMapping, IpcRange};
-pub(crate) use result::{check, note};
+pub use result::check;
 pub use vmm::{VmmChunk, VmmDevice, VmmMapping, VmmRange};

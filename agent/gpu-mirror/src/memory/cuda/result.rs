@@ -72,8 +72,8 @@ pub(super) fn name(code: u32) -> &'static str {
     }
 }
 
-/// Converts the result of `action`.
-pub(crate) fn check(code: u32, action: &'static str) -> Result<(), MemoryError> {
+/// Converts the result of a call of the driver, which was made for `action`.
+pub fn check(code: u32, action: &'static str) -> Result<(), MemoryError> {
     if code == 0 {
         return Ok(());
     }
@@ -85,7 +85,7 @@ pub(crate) fn check(code: u32, action: &'static str) -> Result<(), MemoryError> 
 }
 
 /// Logs the result of a clean-up that has no caller to report to.
-pub(crate) fn note(code: u32, action: &'static str) {
+pub(super) fn note(code: u32, action: &'static str) {
     if code != 0 {
         tracing::debug!(code, name = name(code), "cannot {action}");
     }

@@ -9,9 +9,11 @@ mod copies;
 mod device;
 mod faults;
 mod link;
+mod queue;
 
 pub use chunk::{HostChunk, HostMapping, HostRange};
 pub use copies::{HostEvent, HostStream};
 pub use device::{HostDevice, HostPinned, HostRegistration};
 pub use faults::Faults;
 pub use link::LinkCosts;
+pub use queue::HostQueue;

@@ -1,15 +1,16 @@
 //! Facts that are learned while requests run, and requests that leave.
 
+use std::sync::Arc;
+
 use tetris_scaler_dispatch::Outcome;
 use tetris_scaler_dispatch::gpu::{
-    Gpu, GpuId, GpuPolicy, GpuScheduler, ModelId, SharingRules, Source, Topology, TorporRules,
+    Gpu, GpuId, GpuScheduler, ModelId, SharingRules, Source, Topology,
 };
-
-use super::world::{MB, MS, World, model, topology};
+use tetris_test_support::gpu_world::{MB, MS, World, model, topology};
 
 fn sharing(gpus: u32) -> World {
     let models = (0..4).map(|number| model(&[(number, 200)])).collect();
-    let policy = GpuPolicy::Sharing(SharingRules::default());
+    let policy = SharingRules::default();
     World::new(policy, topology(gpus, 500), models)
 }
 
@@ -115,27 +116,6 @@ fn an_executor_that_does_not_serve_a_model_does_not_get_its_requests() {
 }
 
 #[test]
-fn a_move_names_the_model_that_left_its_origin() {
-    let rules = TorporRules::default();
-    let models = (0..4).map(|number| model(&[(number, 400)])).collect();
-    let mut world = World::new(GpuPolicy::Torpor(rules), topology(2, 500), models);
-    world.observe(GpuId(0), &[0]);
-    world.observe(GpuId(1), &[1]);
-    for _ in 0..2 {
-        world.offer(0, None);
-    }
-    let given = world.dispatch();
-    let load = given[1].load.as_ref().unwrap();
-    assert_eq!(load.source, Source::Gpu(GpuId(0)));
-    world.complete(GpuId(0), Outcome::Served);
-    assert_eq!(
-        world.scheduler.loaded(GpuId(1)),
-        Some((GpuId(0), ModelId(0)))
-    );
-    assert_eq!(world.scheduler.loaded(GpuId(1)), None);
-}
-
-#[test]
 fn the_time_of_the_next_refusal_is_that_of_the_tightest_deadline() {
     let mut world = sharing(1);
     world.offer(0, None);
@@ -173,8 +153,8 @@ fn links_and_bandwidth_that_are_learned_choose_the_origin() {
         peers: std::collections::BTreeMap::new(),
         ..topology(2, 500)
     };
-    let policy = GpuPolicy::Sharing(SharingRules::default());
-    let mut scheduler = GpuScheduler::new(policy.clone(), bare.clone(), models.clone());
+    let policy = SharingRules::default();
+    let mut scheduler = GpuScheduler::new(Arc::new(policy), bare.clone(), models.clone());
     scheduler.set_links(GpuId(0), &[(GpuId(1), 4_000 * MB)]);
     scheduler.observe_memory(0, GpuId(0), &[ModelId(0)]);
     let mut world = World::new(policy, bare, models);

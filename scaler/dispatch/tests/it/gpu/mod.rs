@@ -3,4 +3,3 @@
 mod by_hand;
 mod invariants;
 mod learned;
-mod world;

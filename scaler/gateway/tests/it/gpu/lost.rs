@@ -51,9 +51,7 @@ async fn a_request_that_was_sent_is_not_repeated_unless_its_function_is_idempote
 
 #[tokio::test]
 async fn waiting_requests_of_a_killed_executor_are_served_by_others() {
-    let policy = "[gpu_pool.main.policy]\nname = \"lalb\"";
-    let (gateway, mut executors) = start(rules(2, 500, &["a"]), policy, "").await;
-    // LALB binds requests to the busy GPU that has their model.
+    let (gateway, mut executors) = start(rules(2, 500, &["a"]), "", "").await;
     let on = loop {
         ask(&gateway, "a").await;
         if let Some(on) = executors.iter().position(|one| !one.served().is_empty()) {

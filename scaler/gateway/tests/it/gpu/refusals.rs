@@ -48,7 +48,7 @@ async fn a_request_that_cannot_be_in_time_is_refused_with_the_estimate() {
 
 #[tokio::test]
 async fn a_request_waits_no_longer_than_it_may_and_its_client_can_leave() {
-    let policy = "[gpu_pool.main.policy]\nname = \"lalbo3\"";
+    let policy = "[gpu_pool.main.policy]\nname = \"lb\"";
     let (gateway, executors) = start(rules(1, 500, &["a"]), policy, "wait = \"100ms\"").await;
     executors[0].hold();
     let held = tokio::spawn(client::send(gateway.address, infer("a")));

@@ -68,7 +68,7 @@ impl VmmDevice {
     }
 
     /// The context of the device's kernels.
-    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+    pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 

@@ -1,1 +1,0 @@
-"""Work of each engine in a replica; see :class:`tetris.bench.engines.replica.Program`."""

@@ -1,0 +1,10 @@
+//! The simulator: traces, policies and the command `scaler-simulate`.
+
+mod against_dts;
+mod cli;
+mod dispatch;
+mod gpu;
+mod policies;
+mod simulation;
+mod sweep;
+mod terminal;

@@ -1,9 +1,0 @@
-//! The simulator: traces, policies and the command `scaler-simulate`.
-
-mod against_dts;
-mod cli;
-mod dispatch;
-mod gpu;
-mod policies;
-mod simulation;
-mod sweep;
