@@ -21,6 +21,7 @@ mod real_model;
 mod recipes;
 mod release;
 mod signals;
+mod size;
 mod source_faults;
 mod store_faults;
 mod syscall_faults;
