@@ -4,7 +4,7 @@
 use std::fs;
 
 use tempfile::TempDir;
-use tetris_node::reclaimer::PersistedState;
+use tetris_node::engine::PersistedState;
 use tetris_reclaimer_core::{
     Event, Expiry, ModelSnapshot, MountSnapshot, ObjectSnapshot, Order, Policy, PolicyConfig,
     RecordId, Snapshot, State, StorePolicy, StoreSnapshot, plan,

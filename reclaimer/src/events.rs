@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 
 use notify::{Config, EventKindMask, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::reclaimer::engine::Command;
+use crate::engine::commands::Command;
 use crate::store::OpenStore;
 
 /// Watches the objects' folders for created files only. Events of opened files, as by default,

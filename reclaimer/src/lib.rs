@@ -17,6 +17,7 @@ pub mod config;
 #[cfg(feature = "node")]
 pub mod csi;
 pub mod daemon;
+pub mod engine;
 pub mod events;
 pub mod field_error;
 pub mod gpu_mirror;
@@ -30,7 +31,6 @@ pub mod metrics;
 pub mod mount;
 pub mod process;
 pub mod processes;
-pub mod reclaimer;
 pub mod report;
 pub mod room;
 pub mod scrub;

@@ -1,8 +1,5 @@
 //! The command `tetris-scaler`.
 
-#[path = "../../deploy/service-kit/allocator.rs"]
-mod allocator;
-
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -10,11 +7,10 @@ use anyhow::Result;
 use clap::Parser as _;
 use tetris_scaler::cli::{Cli, Command};
 use tetris_scaler::resources::crds_yaml;
-use tetris_service_kit::{command, freed_pages};
+use tetris_service_kit::command;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    freed_pages::give_back_by(allocator::give_back);
     // `plan` has more exit statuses than success and failure, and prints its errors itself.
     if let Command::Plan(args) = &cli.command {
         return command::run_unlogged(&cli.logs, || args.run());

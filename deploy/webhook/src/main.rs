@@ -1,20 +1,16 @@
 //! The command `tetris-webhook`.
 
-#[path = "../../service-kit/allocator.rs"]
-mod allocator;
-
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
-use tetris_service_kit::{command, freed_pages};
+use tetris_service_kit::command;
 use tetris_webhook::cli::{Cli, Command, NamespaceLabel, Patch};
 use tetris_webhook::inject::{Scope, inject_templates};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    freed_pages::give_back_by(allocator::give_back);
     command::run(&cli.logs, || run(&cli.command))
 }
 

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use crate::reclaimer::engine::now_ms;
-use crate::reclaimer::{PassResult, Reclaimer};
+use crate::engine::commands::now_ms;
+use crate::engine::{PassResult, Reclaimer};
 use crate::report::{Amount, ErrorClass, StorePass, StoreStatus, Trigger};
 use anyhow::{Result, anyhow};
 use serde_json::{Map, Value, json};

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, readlinkat, statat, symlinkat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use tetris_idmap::IdMap;
+use tetris_sandbox::idmap::IdMap;
 use tetris_store_layout::{FIRST_POD_DOMAIN, LAST_POD_DOMAIN, SOCKET_USER, TRUST_DOMAINS};
 
 use crate::mount::{StoreDirectory, with_rights_of};

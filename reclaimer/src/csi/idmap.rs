@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use serde::{Deserialize, Serialize};
-use tetris_idmap::IdMap;
+use tetris_sandbox::idmap::IdMap;
 use tetris_store_layout::SOCKET_USER;
 
 /// Use of idmapped mounts, field `csi.idmap`.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tetris_idmap::IdMap;
+use tetris_sandbox::idmap::IdMap;
 use tokio::sync::{Notify, watch};
 use tonic::{Request, Response, Status};
 

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::mount::{MoveMountFlags, move_mount};
 
-use tetris_idmap::IdMap;
+use tetris_sandbox::idmap::IdMap;
 
 use super::error::VolumeError;
 pub(super) use super::read_only::MountUse;

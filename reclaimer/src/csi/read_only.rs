@@ -17,7 +17,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, mount_remount,
     move_mount, open_tree,
 };
-use tetris_idmap::IdMap;
+use tetris_sandbox::idmap::IdMap;
 
 use crate::mount::StoreDirectory;
 

@@ -21,11 +21,11 @@ use super::service::ServiceReports;
 use super::sockets::Sockets;
 use super::threads::Threads;
 use crate::config::{Config, ConfigFlags};
+use crate::engine::Reclaimer;
+use crate::engine::commands::{Command, Engine, now_ms};
 use crate::gpu_mirror::GpuMirrorThread;
 use crate::http::{Health, HttpState};
 use crate::metrics::Metrics;
-use crate::reclaimer::Reclaimer;
-use crate::reclaimer::engine::{Command, Engine, now_ms};
 use crate::report::NodeStatus;
 
 /// Longest wait for the sockets to be taken away.

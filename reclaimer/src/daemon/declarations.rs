@@ -7,10 +7,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::pod_watch::watch_pods;
+use crate::engine::Reclaimer;
+use crate::engine::commands::Command;
 use crate::keep_warm::WarmSet;
 use crate::metrics::Metrics;
-use crate::reclaimer::Reclaimer;
-use crate::reclaimer::engine::Command;
 use crate::report::ErrorClass;
 use tetris_service_kit::shutdown::until;
 

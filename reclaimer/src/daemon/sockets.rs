@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 
 use super::other::OtherDaemon;
 use crate::config::Config;
+use crate::engine::commands::Command;
 use crate::ingest::{Broker, IngestOptions};
 use crate::metrics::{Metrics, RoomOutcome};
-use crate::reclaimer::engine::Command;
 use crate::report::{ErrorClass, LatestStatus};
 use crate::room::{GrantedRoom, RoomNeed, RoomRefusal, RoomResult};
 use crate::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket, SocketError};

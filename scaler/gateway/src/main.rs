@@ -1,8 +1,5 @@
 //! The command `tetris-gateway`.
 
-#[path = "../../../deploy/service-kit/allocator.rs"]
-mod allocator;
-
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -10,7 +7,7 @@ use anyhow::Result;
 use clap::Parser as _;
 use tetris_gateway::cli::{Cli, Command};
 use tetris_gateway::config::Config;
-use tetris_service_kit::{command, freed_pages};
+use tetris_service_kit::command;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -28,7 +25,6 @@ fn run(command: &Command) -> Result<()> {
             {
                 anyhow::bail!("TLS: the process already has a crypto provider");
             }
-            freed_pages::give_back_by(allocator::give_back);
             Ok(command::runtime()?.block_on(tetris_gateway::run::run(args))?)
         }
         Command::Completions(args) => args.run::<Cli>(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
 use tetris_node::config::ConfigFile;
-use tetris_node::reclaimer::Reclaimer;
+use tetris_node::engine::Reclaimer;
 use tetris_node::report::{Amount, NodeStatus, ObjectState, StoreStatus, Trigger};
 use tetris_store_layout::{Holders, ObjectRef, Store, Usage};
 

@@ -47,6 +47,7 @@ const MAY: [(&str, &[&str]); 26] = [
         ],
     ),
     ("tetris-conventions", &[]),
+    ("tetris-allocator", &[]),
     ("tetris-python", &["tetris-agent"]),
     ("tetris-wire", &[]),
     ("tetris-gpu-mirror", &["tetris-wire"]),
@@ -54,17 +55,16 @@ const MAY: [(&str, &[&str]); 26] = [
     (
         "tetris-node",
         &[
+            "tetris-allocator",
             "tetris-conventions",
             "tetris-reclaimer-core",
             "tetris-gpu-mirror",
-            "tetris-idmap",
             "tetris-loader",
             "tetris-sandbox",
             "tetris-service-kit",
             "tetris-wire",
         ],
     ),
-    ("tetris-idmap", &[]),
     ("tetris-sandbox", &[]),
     ("tetris-scaler-core", &[]),
     (
@@ -98,7 +98,10 @@ const MAY: [(&str, &[&str]); 26] = [
     ("tetris-hostile", &[]),
     ("tetris-test-support", ANYTHING),
     ("tetris-protocol-model", &[]),
-    ("tetris-service-kit", &["tetris-conventions"]),
+    (
+        "tetris-service-kit",
+        &["tetris-allocator", "tetris-conventions"],
+    ),
     (
         "tetris-webhook",
         &["tetris-conventions", "tetris-service-kit"],

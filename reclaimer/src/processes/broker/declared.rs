@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
+use crate::engine::commands::Command;
 use crate::keep_warm::{Freshness, WarmSet};
 use crate::processes::messages::DECLARATIONS_OLD;
-use crate::reclaimer::engine::Command;
 
 /// Declarations on their way to the engine, which hears of changes alone.
 #[derive(Debug)]

@@ -17,11 +17,11 @@ use tokio::sync::watch;
 
 use super::{Declared, ReceivedReports};
 use crate::csi::{OwnStore, PerNamespace};
+use crate::engine::commands::Command;
 use crate::keep_warm::WarmSet;
 use crate::metrics::Metrics;
 use crate::process::Process;
 use crate::processes::messages::{DECLARATIONS_BYTES, Declarations, RemoveStore, RemovedStore};
-use crate::reclaimer::engine::Command;
 use crate::report::process_report::{ProcessReport, REPORT_BYTES};
 use crate::store::StoreConfig;
 

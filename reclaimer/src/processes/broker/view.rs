@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::ReceivedReports;
 use crate::config::ConfigFile;
+use crate::engine::commands::now_ms;
 use crate::metrics::ProcessSample;
 use crate::process::Process;
-use crate::reclaimer::engine::now_ms;
 use crate::report::process_report::{ProcessReport, SandboxReport, Usage};
 use crate::report::{NodeStatus, ProcessStatus};
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::reclaimer::engine::StoreRemoval;
+use crate::engine::commands::StoreRemoval;
 use crate::store::OpenStore;
 use fields::MissingField;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
+use crate::engine::commands::now_ms;
 use crate::process::Process;
-use crate::reclaimer::engine::now_ms;
 use crate::report::process_report::{ProcessReport, SandboxReport, Usage, VolumesReport};
 use crate::report::{ErrorClass, VolumeStatus};
 

@@ -10,9 +10,9 @@ use rustix::fs::CWD;
 use rustix::mount::{OpenTreeFlags, open_tree};
 use tetris_agent::store_location::StoreLocation;
 use tetris_agent::{Agent, LoadOptions};
-use tetris_idmap::IdMap;
 use tetris_node::csi::wire::NodePublishVolumeRequest;
 use tetris_node::csi::{CsiConfig, IdmapMode, PodTrust};
+use tetris_sandbox::idmap::IdMap;
 use tetris_store_layout::{Access, FIRST_POD_DOMAIN, Reclaimed, SOCKET_USER, Store, TrustDomain};
 use tetris_wire::BoundSocket;
 

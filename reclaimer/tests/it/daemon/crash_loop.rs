@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::AT_FDCWD;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_store_layout::{CreateOptions, Store};
 
 use super::harness::{Daemon, Place, eventually};

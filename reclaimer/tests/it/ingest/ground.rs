@@ -10,7 +10,7 @@ use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use tempfile::TempDir;
 use tetris_agent::{CreateOptions, Store, TensorId};
-use tetris_idmap::IdMap;
+use tetris_sandbox::idmap::IdMap;
 use tetris_store_layout::SOCKET_USER;
 
 use crate::settled::settle;

@@ -4,8 +4,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_node::report::{ErrorClass, ObjectState, Trigger};
 use tetris_node::room::RoomNeed;
 use tetris_store_layout::ObjectRef;

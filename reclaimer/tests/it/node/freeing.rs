@@ -1,7 +1,7 @@
 //! Objects that a pass frees, and objects that it never frees.
 
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_node::report::{NodeStatus, ObjectState};
 use tetris_reclaimer_core::Reason;
 use tetris_store_layout::Holders;

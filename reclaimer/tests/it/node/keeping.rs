@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_node::keep_warm::{Freshness, Pod, WarmSet};
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
 use tetris_node::report::ErrorClass;
 
 use crate::node::fixture::{

@@ -1,7 +1,7 @@
 //! The pages that the status has are those that the kernel gives.
 
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_node::report::Trigger;
 
 use crate::node::fixture::Fixture;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_store_layout::{Access, Layout, LayoutKey, MAX_OBJECTS, ObjectRef, Store, TensorId};
 
 use crate::alone::alone;

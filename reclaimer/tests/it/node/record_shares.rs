@@ -1,7 +1,7 @@
 //! Shares of a store's limits for records.
 
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_store_layout::{
     Access, DerivedKey, FIRST_POD_DOMAIN, LayoutKey, Mapping, Store, TensorId, TrustDomain,
 };

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use tetris_agent::Model;
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_node::report::Trigger;
 use tetris_node::room::{DaemonReferences, RoomNeed, RoomRefusal};
 

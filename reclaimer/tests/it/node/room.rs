@@ -1,7 +1,7 @@
 //! Loads that wait for room.
 
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_node::report::Trigger;
 use tetris_node::room::{RoomNeed, RoomRefusal};
 use tetris_reclaimer_core::Reason;

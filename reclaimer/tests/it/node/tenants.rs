@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_node::report::{StoreStatus, Trigger};
 use tetris_node::room::{RoomNeed, RoomRefusal};
 use tetris_store_layout::{CreateOptions, Store};

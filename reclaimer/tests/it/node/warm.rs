@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tetris_agent::daemon::declared_warm;
+use tetris_node::engine::Reclaimer;
+use tetris_node::engine::commands::now_ms;
 use tetris_node::keep_warm::{Declaration, Freshness, Pod, WarmSet};
-use tetris_node::reclaimer::Reclaimer;
-use tetris_node::reclaimer::engine::now_ms;
 use tetris_node::report::{ObjectState, Trigger};
 use tetris_node::room::RoomNeed;
 use tetris_node::socket::{Limits, Socket};

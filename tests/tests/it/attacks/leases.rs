@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tetris_agent::{Agent, LoadOptions, PrivateCause};
 use tetris_node::config::ConfigFile;
-use tetris_node::reclaimer::engine::now_ms;
-use tetris_node::reclaimer::{PassResult, Reclaimer};
+use tetris_node::engine::commands::now_ms;
+use tetris_node::engine::{PassResult, Reclaimer};
 use tetris_node::report::{ErrorClass, Trigger};
 use tetris_node::store::StoreConfig;
 use tetris_store_layout::{

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tetris_node::config::ConfigFile;
-use tetris_node::reclaimer::engine::now_ms;
-use tetris_node::reclaimer::{PassResult, Reclaimer};
+use tetris_node::engine::commands::now_ms;
+use tetris_node::engine::{PassResult, Reclaimer};
 use tetris_node::report::{ObjectState, Trigger};
 use tetris_node::room::RoomNeed;
 use tetris_node::store::StoreConfig;

@@ -10,13 +10,6 @@
 //! Two calls have no safe binding in the libraries that are used here, and are the only unsafe code of the node
 //! daemon: fork(2) in `namespace`, and mount_setattr(2) in `attributes`.
 
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
-
 mod attributes;
 mod namespace;
 

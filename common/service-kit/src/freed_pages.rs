@@ -1,9 +1,8 @@
 //! Pages that a process has freed: its allocator may keep them, and gives them back to the system when asked.
-//!
-//! The function that asks is the program's, since libraries have no unsafe code.
 
-use std::sync::OnceLock;
 use std::time::Duration;
+
+pub use tetris_allocator::give_back;
 
 /// Interval between two looks at the process's memory.
 const LOOK: Duration = Duration::from_secs(5);
@@ -12,20 +11,6 @@ const MUCH: u64 = 8 << 20;
 /// Number of looks after which the process looks at much memory once a minute only: it may be in use.
 const OFTEN: u32 = 8;
 const SELDOM: u32 = 12;
-
-static GIVE_BACK: OnceLock<fn()> = OnceLock::new();
-
-/// Sets the function that gives freed pages back to the system.
-pub fn give_back_by(function: fn()) {
-    let _first_one_counts = GIVE_BACK.set(function);
-}
-
-/// Gives freed pages back, which may take milliseconds.
-pub fn give_back() {
-    if let Some(give_back) = GIVE_BACK.get() {
-        give_back();
-    }
-}
 
 /// Gives freed pages back whenever the process has grown much, for ever. For daemons whose clients make them grow.
 pub async fn follow() {

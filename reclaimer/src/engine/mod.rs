@@ -1,7 +1,7 @@
 //! The reclaimer: frees objects of a node's stores by policy. Blocking and without threads: time,
 //! requests and declarations are arguments.
 
-pub mod engine;
+pub mod commands;
 
 mod arrival;
 mod held;
