@@ -2,7 +2,7 @@
 //! the tests of the crates that are fuzzed.
 //!
 //! The allocator counts by thread, so that other threads of a test do not disturb. A bound is of the
-//! most bytes that are held at a time, with the result: this is what one client makes a process hold.
+//! most bytes held at a time, with the result: this is what one client makes a process hold.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -89,7 +89,7 @@ pub struct AgentCounters {
     /// Bytes of `shared_bytes` that came into the store from other files: memory saved against the
     /// page cache as well ([`LoadReport::bytes_of_other_files`]).
     pub other_file_bytes: u64,
-    /// Model files that were read into private memory, or left to the caller, because sharing them is not worth its
+    /// Model files read into private memory, or left to the caller, because sharing them is not worth its
     /// cost ([`LoadOptions::min_shared_bytes`]).
     pub unshared_files: u64,
     /// Their bytes.
@@ -130,7 +130,7 @@ impl Agent {
         agent
     }
 
-    /// As [`Agent::at`], without the warning: for a caller that gives it in words of its own.
+    /// As [`Agent::at`], without the warning: for a caller that gives it in its own words.
     pub fn at_silently(location: &StoreLocation) -> Self {
         Self::open_at(location).unwrap_or_else(|error| {
             let reason = PrivateReason::new(error.cause(), error.to_string());

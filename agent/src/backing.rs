@@ -29,7 +29,7 @@ pub(crate) enum Backing {
 #[derive(Debug, Default)]
 pub(crate) struct Backings {
     objects: Vec<Backing>,
-    /// Bytes that the store cannot hold: in one piece, or one for each object of a file that was read once.
+    /// Bytes that the store cannot hold: in one piece, or one for each object of a file read once.
     /// The kernel joins neighboring ones to one mapping.
     private: Vec<PrivateBytes>,
 }

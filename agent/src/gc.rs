@@ -9,7 +9,7 @@ use tetris_store_layout::{IoError, ObjectEntry, ObjectRef, Reclaimed, Store, Sto
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct GcOptions {
-    /// Least time since the last use, a load or the publication, of the objects that are freed.
+    /// Least time since the last use, a load or the publication, of the freed objects.
     pub older_than: Duration,
     /// Number of freed bytes that ends the pass; without it, all are freed.
     pub enough_bytes: Option<u64>,
@@ -116,7 +116,7 @@ pub fn collect(store: &Store, options: &GcOptions) -> Result<GcReport, StoreErro
     Ok(report)
 }
 
-/// Deletes quarantined objects that nobody maps, those in quarantine for the longest first
+/// Deletes quarantined objects that no one maps, those in quarantine for the longest first
 /// (LAYOUT.md 5.5). [`GcOptions::older_than`] counts from the quarantine of an object.
 ///
 /// # Errors
@@ -150,7 +150,7 @@ pub fn collect_quarantined(store: &Store, options: &GcOptions) -> Result<GcRepor
     Ok(report)
 }
 
-/// An object's answer whether somebody holds it. One that cannot be asked stays, and must not keep the others
+/// An object's answer whether someone holds it. One that cannot be asked stays, and must not keep the others
 /// from going.
 fn asked(answer: Result<bool, IoError>, report: &mut GcReport) -> Option<bool> {
     answer

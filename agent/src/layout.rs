@@ -108,7 +108,7 @@ impl Agent {
     ///
     /// # Errors
     /// What `build` returns; and a key that the store cannot record. A layout that the store cannot hold as a whole is returned
-    /// as it was built, and [`AttachedLayout::private_reason`] says why nobody else finds it.
+    /// as it was built, and [`AttachedLayout::private_reason`] says why no one else finds it.
     pub fn layout<E>(
         &self,
         key: &LayoutKey,
@@ -203,7 +203,7 @@ enum Claim {
     Own(DerivedKey),
     /// The daemon does, in the key's trust domain.
     Brokered(DerivedKey),
-    /// Nobody would take its word.
+    /// No one would take its word.
     None(PrivateReason),
 }
 

@@ -1,7 +1,7 @@
 //! Loads models through the Tetris tensor store, so that a node holds one copy of every tensor.
 //!
 //! [`Agent::load`] turns a safetensors file, or a Hugging Face directory, into read-only or
-//! copy-on-write mappings of shared objects. A file that is known on the node is attached after its
+//! copy-on-write mappings of shared objects. A file known on the node is attached after its
 //! header and some random blocks were compared; an unknown one is read once, hashed and published
 //! over all cores. What the store cannot hold is loaded into private memory: a load never fails because of the store.
 //!

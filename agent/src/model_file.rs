@@ -16,7 +16,7 @@ use crate::worth::NotWorthSharing;
 
 /// An open safetensors file of which the header has been read, and nothing else.
 ///
-/// It stays the file that was opened, whatever its path names meanwhile.
+/// It stays the opened file, whatever its path names meanwhile.
 #[derive(Debug)]
 pub struct ModelFile {
     agent: Agent,
@@ -35,7 +35,7 @@ impl ModelFile {
         })
     }
 
-    /// The path that was opened.
+    /// The opened path.
     pub fn path(&self) -> &Path {
         self.source.path()
     }

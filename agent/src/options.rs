@@ -18,7 +18,7 @@ pub const DEFAULT_ROOM_TIMEOUT: Duration = Duration::from_secs(10);
 /// sends several per second while it reads.
 pub const DEFAULT_BROKER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Smallest file in bytes that is loaded through the store by default: from here on, a tensor is an object of its own
+/// Smallest file in bytes loaded through the store by default: from here on, a tensor is its own object
 /// (LAYOUT.md 7).
 ///
 /// Below, attaching a file takes longer than reading it, and a page for it and one for its records is what it saves.
@@ -53,7 +53,7 @@ pub struct LoadOptions {
     pub broker: bool,
     /// Longest wait for each message of the daemon meanwhile; see [`DEFAULT_BROKER_TIMEOUT`]. Zero: it is not asked.
     pub broker_timeout: Duration,
-    /// Smallest safetensors file in bytes that is loaded through the store; see [`DEFAULT_MIN_SHARED_BYTES`]. Smaller files,
+    /// Smallest safetensors file in bytes loaded through the store; see [`DEFAULT_MIN_SHARED_BYTES`]. Smaller files,
     /// and those below 64 times as many bytes that were written within the last 100 ms (2 s on file systems with coarse
     /// time stamps), are read into private memory without being looked up: sharing them costs more than it saves. In a
     /// model of several files each is judged by itself. Zero: every file is shared.

@@ -23,7 +23,7 @@ pub struct LoadReport {
     /// Bytes of objects that this load published.
     pub bytes_new: u64,
     /// Bytes of `bytes_shared` that came into the store from other files than this one: mappings of the
-    /// files through the page cache would not share them. 0 for a file that is known by `stat` or that
+    /// files through the page cache would not share them. 0 for a file known by `stat` or that
     /// the daemon published, since it may have been there itself.
     pub bytes_of_other_files: u64,
     /// Bytes in private memory, because the store could not take them.

@@ -1,4 +1,4 @@
-//! The store that a process uses when nobody passes one: the rule of every way into Tetris.
+//! The store that a process uses when no one passes one: the rule of every way into Tetris.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -106,7 +106,7 @@ pub enum StoreLocationError {
         /// The directory.
         dir: PathBuf,
     },
-    /// Nobody named this store, and it belongs to a stranger.
+    /// No one named this store, and it belongs to a stranger.
     #[error("the tensor store at `{}` belongs to user {owner}, who can put anything into it", dir.display())]
     Untrusted {
         /// The directory.

@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for a request of the API server. Shared by the fuzz target
+//! Conditions on any bytes taken for a request of the API server. Shared by the fuzz target
 //! and the tests of the webhook.
 
 use k8s_openapi::ByteString;
@@ -37,7 +37,7 @@ pub fn check(input: &[u8]) -> Result<InjectionOutcome, String> {
     }
     let injected = answered.outcome == InjectionOutcome::Injected;
     assert_eq!(response.get("patch").is_some(), injected);
-    // Fields that nobody asks for are skipped, and need not be values: numbers without end, text that is no UTF-8.
+    // Fields that no one asks for are skipped, and need not be values: numbers without end, text that is no UTF-8.
     let Ok(request) = serde_json::from_slice::<Value>(body) else {
         return Ok(answered.outcome);
     };

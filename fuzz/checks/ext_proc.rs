@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for a message of Envoy's external processing. Shared by the
+//! Conditions on any bytes taken for a message of Envoy's external processing. Shared by the
 //! fuzz target and the tests of the gateway.
 
 use prost::Message as _;

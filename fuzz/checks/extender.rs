@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for a request of kube-scheduler. Shared by the fuzz target
+//! Conditions on any bytes taken for a request of kube-scheduler. Shared by the fuzz target
 //! and the tests of the scaler.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,10 @@ pub fn check(body: &[u8], mut post: impl FnMut(&str, &[u8]) -> (u16, String)) ->
     assert_eq!(status, 200, "{scores}");
     let scores: Vec<HostPriority> = serde_json::from_str(&scores).expect("an answer in JSON");
     let is_score = |score: i64| (0..=MAX_SCORE).contains(&score);
-    assert!(scores.iter().all(|one| is_score(one.score)), "{scores:?}");
+    assert!(
+        scores.iter().all(|entry| is_score(entry.score)),
+        "{scores:?}"
+    );
     let passed: Vec<String> = match (filtered.names, filtered.nodes) {
         (Some(names), None) => names,
         (None, Some(list)) => {
@@ -47,7 +50,7 @@ pub fn check(body: &[u8], mut post: impl FnMut(&str, &[u8]) -> (u16, String)) ->
         }
         _ => panic!("expected one form of nodes: {text}"),
     };
-    let expected = scores.into_iter().map(|one| one.host);
+    let expected = scores.into_iter().map(|score| score.host);
     let expected: Vec<_> = expected
         .filter(|node| !filtered.failed.contains_key(node))
         .collect();

@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for the gateway's configuration. Shared by the fuzz target
+//! Conditions on any bytes taken for the gateway's configuration. Shared by the fuzz target
 //! and the tests of the gateway.
 
 use tetris_gateway::config::{Config, MAX_CONFIG_BYTES};

@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for the page `/v2/gpu` of an executor. Shared by the fuzz
+//! Conditions on any bytes taken for the page `/v2/gpu` of an executor. Shared by the fuzz
 //! target and the tests of the gateway.
 
 use tetris_gateway::gpu::status::GpuStatus;

@@ -1,4 +1,4 @@
-//! Checks for any bytes that are taken for a safetensors file. Shared by the fuzz target and the
+//! Checks for any bytes taken for a safetensors file. Shared by the fuzz target and the
 //! tests of the loader.
 
 use std::collections::BTreeMap;

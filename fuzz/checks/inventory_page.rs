@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for a daemon's page `/inventory/objects`. Shared by the fuzz
+//! Conditions on any bytes taken for a daemon's page `/inventory/objects`. Shared by the fuzz
 //! target and the tests of the scaler.
 
 use tetris_scaler::nodes::{Page, decompressed};

@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for a call of KEDA. Shared by the fuzz target and the
+//! Conditions on any bytes taken for a call of KEDA. Shared by the fuzz target and the
 //! tests of the scaler.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for the table of a layout. Shared by the fuzz target and the
+//! Conditions on any bytes taken for the table of a layout. Shared by the fuzz target and the
 //! tests of the store's layout.
 
 use tetris_store_layout::Layout;

@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for the page `/loads` of a gateway. Shared by the fuzz target
+//! Conditions on any bytes taken for the page `/loads` of a gateway. Shared by the fuzz target
 //! and the tests of the scaler.
 
 use tetris_scaler::gateways::Page;

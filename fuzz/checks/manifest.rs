@@ -1,4 +1,4 @@
-//! Checks for any bytes that are taken for a manifest. Shared by the fuzz target and the tests of
+//! Checks for any bytes taken for a manifest. Shared by the fuzz target and the tests of
 //! the loader.
 
 use tetris_store_layout::{DecodeError, Manifest, ManifestId};

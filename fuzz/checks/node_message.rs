@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for a message between the node daemon's processes. Shared by
+//! Conditions on any bytes taken for a message between the node daemon's processes. Shared by
 //! the fuzz target and the tests of the daemon.
 
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Conditions on any bytes that are taken for an answer of Prometheus. Shared by the fuzz target and the
+//! Conditions on any bytes taken for an answer of Prometheus. Shared by the fuzz target and the
 //! tests of the scaler.
 
 use tetris_scaler::load::{LoadError, by_pod, latency, total};

@@ -414,7 +414,7 @@ fn raw(file: &File) -> i32 {
     file.as_raw_fd()
 }
 
-/// A file in memory that nobody can change.
+/// A file in memory that no one can change.
 fn sealed(content: &[u8]) -> Option<File> {
     let file = memory(content)?;
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;

@@ -45,7 +45,7 @@ impl Site {
     ///
     /// # Panics
     ///
-    /// If a valid sidecar is another than the one that is written for its manifest, or a message is
+    /// If a valid sidecar is another than the one written for its manifest, or a message is
     /// unfit for a terminal.
     pub fn check(&self, bytes: &[u8]) -> bool {
         let path = sidecar::path_of(&self.model);

@@ -77,7 +77,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A request with a field that nobody asks for, whose text is no UTF-8.
+/// A request with a field that no one asks for, whose text is no UTF-8.
 fn skipped(request: &Value) -> Vec<u8> {
     let request = request.to_string();
     let (before, after) = request.split_once("\"request\":{").expect("a request");

@@ -255,7 +255,7 @@ fn every_dtype() -> Vec<u8> {
     file(format!("{{{}}}", entries.join(",")).as_bytes(), end)
 }
 
-/// A field that nobody knows, with `depth` lists in one another.
+/// A field that no one knows, with `depth` lists in one another.
 fn nested(depth: usize) -> Vec<u8> {
     let (open, close) = ("[".repeat(depth), "]".repeat(depth));
     let json =

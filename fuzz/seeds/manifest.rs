@@ -111,7 +111,7 @@ fn one() -> Manifest {
     )
 }
 
-/// An object of its own, a pack of two with a gap, a scalar, a tensor without bytes, and metadata.
+/// Its own object, a pack of two with a gap, a scalar, a tensor without bytes, and metadata.
 fn full() -> Manifest {
     let objects = vec![object(ObjectKind::Tensor, 64), object(ObjectKind::Pack, 72)];
     let tensors = vec![

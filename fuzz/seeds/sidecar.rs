@@ -36,7 +36,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The sidecar that is written beside the model.
+/// The sidecar written beside the model.
 fn whole() -> Vec<u8> {
     let site = Site::new();
     let (kind, options) = (ManifestKind::Safetensors, LoadOptions::default());

@@ -1,4 +1,4 @@
-//! The committed seeds of the target `store_files`: a file of each kind, and files that are damaged
+//! The committed seeds of the target `store_files`: a file of each kind, and damaged files
 //! in one place.
 
 use std::fs;

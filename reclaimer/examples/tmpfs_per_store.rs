@@ -2,7 +2,7 @@
 //! of memory that one tenant does not use, and what happens at the limit.
 //!
 //! `cargo run -p tetris-node --example tmpfs_per_store`, as root; `-- STORES` for another
-//! number. It works in a mount namespace of its own and leaves nothing behind. docs/decisions.md has
+//! number. It works in its own mount namespace and leaves nothing behind. docs/decisions.md has
 //! the decision that rests on it.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
@@ -267,7 +267,7 @@ fn rebalance(each: &Arrangement) -> Result<Vec<String>> {
     resize(first, CAPACITY - others.len() as u64 * (in_use + MIB))?;
     let grown = begun.elapsed();
     let taken = write_until_refused(&first.join("taken"))?;
-    // The tenant that took it may map it. Then nobody gets it back.
+    // The tenant that took it may map it. Then no one gets it back.
     let back = resize(first, share);
     let below = others.first().map(|path| resize(path, in_use / 2));
     fs::remove_file(first.join("taken"))?;

@@ -17,7 +17,7 @@ const PARTS: u64 = 128;
 /// Memory of an object: its entry in the record, and its index in each pass.
 const OBJECT_BYTES: usize = size_of::<ObjectRef>() + size_of::<u32>();
 
-/// Number of an open store. A store that is opened again gets another one.
+/// Number of an open store. A store opened again gets another one.
 pub(crate) type StoreNumber = u64;
 
 /// The budget of all stores.

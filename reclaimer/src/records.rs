@@ -37,7 +37,7 @@ pub(crate) struct Record {
     memory: Option<Charge<StoreNumber>>,
 }
 
-/// A record that is damaged, or cannot be read.
+/// A damaged record, or cannot be read.
 struct UnreadableRecord {
     error: StoreError,
     /// The trust domain whose word it is, if the record says so; else the owner.

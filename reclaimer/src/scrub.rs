@@ -63,7 +63,7 @@ impl From<ScrubDepth> for VerifyDepth {
     }
 }
 
-/// A walk in a thread of its own; ends when dropped.
+/// A walk in its own thread; ends when dropped.
 #[derive(Debug)]
 pub struct Scrubber {
     stop: Option<Sender<()>>,

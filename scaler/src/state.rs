@@ -70,7 +70,10 @@ impl FunctionState {
     /// Returns the decided number of instances of the configuration `name`, or `None` if the
     /// profile has no such configuration.
     pub fn replicas(&self, name: &str) -> Option<u32> {
-        let index = self.configurations.iter().position(|one| one == name)?;
+        let index = self
+            .configurations
+            .iter()
+            .position(|configuration| configuration == name)?;
         Some(self.decision.replicas.get(&index).copied().unwrap_or(0))
     }
 }

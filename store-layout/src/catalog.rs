@@ -1,4 +1,4 @@
-//! A list of a store's objects that is kept from one look to the next.
+//! A list of a store's objects kept from one look to the next.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -32,7 +32,7 @@ pub struct Catalog {
 pub enum Refresh {
     /// Nothing where the folder has not changed, and what is new where it has.
     Changes,
-    /// Everything, which also finds objects that somebody has tampered with.
+    /// Everything, which also finds objects that someone has tampered with.
     Everything,
 }
 

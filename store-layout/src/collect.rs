@@ -11,7 +11,7 @@ use crate::store::{ObjectRef, Store};
 /// file hashes it again.
 pub const MAX_IDENTITIES: usize = 256;
 
-/// Objects of records that were read before. A record with a known object in the store is not read again.
+/// Objects of records read before. A record with a known object in the store is not read again.
 pub trait KnownRecords {
     /// Objects that the manifest names; none if they are not known.
     fn objects_of_manifest(&self, id: ManifestId) -> &[ObjectRef];

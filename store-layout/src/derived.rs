@@ -43,7 +43,7 @@ pub struct DerivedRecord {
 impl DerivedKey {
     /// The result of `transform` in its `version` on the tensor whose bytes are `source`.
     ///
-    /// `transform` names the operation with its parameters, such as `cast f32->bf16`, and dtype and
+    /// `transform` names the operation with its parameters, e.g. `cast f32->bf16`, and dtype and
     /// shape where they matter to it. Raise `version` when the implementation gives other bytes.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl Store {
     ///
     /// # Errors
     /// [`DeriveError::Make`] is what `make` returned. [`DeriveError::Publish`] is as of
-    /// [`Store::publish`], and has the bytes that were made, so that the caller can go on with private
+    /// [`Store::publish`], and has the made bytes, so that the caller can go on with private
     /// memory.
     pub fn get_or_create<E>(
         &self,
@@ -355,7 +355,7 @@ mod tests {
             let found = store.derived(&key(domain), Access::ReadOnly).unwrap();
             assert_eq!(found.unwrap().object, result.object, "{domain}");
         }
-        // A record under another domain's name counts for nobody.
+        // A record under another domain's name counts for no one.
         let [owner, user, ..] = DOMAINS.map(|domain| key(domain).id().to_string());
         let folder = dir.path().join("derived-v1");
         std::fs::remove_file(folder.join(&owner)).unwrap();

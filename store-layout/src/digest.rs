@@ -147,7 +147,7 @@ digest_newtype! {
     ObjectId
 }
 digest_newtype! {
-    /// Names a tensor's content, whether it is an object of its own or lies in a pack.
+    /// Names a tensor's content, whether it is its own object or lies in a pack.
     TensorId
 }
 digest_newtype! {

@@ -92,7 +92,7 @@ impl LastPath {
 }
 
 impl Store {
-    /// The path by which the model of this manifest was last loaded, if somebody noted it.
+    /// The path by which the model of this manifest was last loaded, if someone noted it.
     pub fn last_path(&self, id: ManifestId) -> Option<LastPath> {
         let target = readlinkat(self.folder(Folder::Objects), hint(id).as_str()).ok()?;
         LastPath::decode(&target)
@@ -104,7 +104,7 @@ impl Store {
         if !self.is_writable() || self.hint_age(id).is_some_and(|age| age < REST) {
             return;
         }
-        // A hint without a manifest would be nobody's.
+        // A hint without a manifest would be no one's.
         if self.manifest_len(id).is_none() {
             return;
         }

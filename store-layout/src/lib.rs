@@ -12,7 +12,7 @@
 //! let published = store.publish(b"weights", Access::ReadOnly)?;
 //! assert_eq!(&published.mapping[..], b"weights");
 //!
-//! // The mapping is the reference: while it lives, nobody can reclaim the object.
+//! // The mapping is the reference: while it lives, no one can reclaim the object.
 //! assert_eq!(store.reclaim(&published.object)?, Reclaimed::Referenced);
 //! let object = published.object;
 //! drop(published.mapping);

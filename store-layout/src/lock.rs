@@ -5,7 +5,7 @@
 //! descriptor of the same file is closed in the process (fcntl(2), "Open file description locks").
 //!
 //! Creation locks are write locks. A process that may read their file can put a read lock in their way,
-//! without any reason to: nobody waits for it.
+//! without any reason to: no one waits for it.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -62,7 +62,7 @@ fn is_read_locked(file: impl AsFd, offset: i64) -> bool {
         && found.l_type == libc::F_RDLCK as libc::c_short
 }
 
-/// Returns true if somebody else has a lock on any byte of the file: that of another description, or a
+/// Returns true if someone else has a lock on any byte of the file: that of another description, or a
 /// POSIX lock of any process. The file need not be open for writing.
 pub(crate) fn is_locked(file: impl AsFd) -> Result<bool, Errno> {
     let mut found = request(LockKind::Write, 0, 0);
@@ -91,7 +91,7 @@ impl CreationLock {
     /// Takes the lock for `key`, waiting until `deadline` at most, and asking `give_up` between
     /// attempts. `None` when it was not to be had: the caller works on without it.
     ///
-    /// `file` must be a description of its own, for the lock belongs to it.
+    /// `file` must be its own description, for the lock belongs to it.
     pub(crate) fn acquire(
         file: File,
         key: &Digest,

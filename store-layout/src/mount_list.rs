@@ -48,7 +48,7 @@ pub fn is_idmapped_in(mounts: &[u8], file: impl AsFd) -> bool {
     mount_id(file).is_some_and(|mount| has_option(mounts, mount, b"idmapped"))
 }
 
-/// Returns true if a tmpfs is mounted at `dir`, in a directory of root that nobody else may write to. Root
+/// Returns true if a tmpfs is mounted at `dir`, in a directory of root that no one else may write to. Root
 /// of this mount namespace made such a mount: a user without rights can only mount where the user may write.
 pub fn is_mounted_by_root(dir: &Path) -> bool {
     let look = || -> io::Result<bool> {

@@ -23,14 +23,14 @@ const ATTEMPTS: u32 = 8;
 /// A holder that heeds the kernel's signal gives its lease back in less.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Use of a file that is opened.
+/// Use of an opened file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// Reading. Conflicts with another process's write lease.
     Read,
     /// Reading and writing. Conflicts with any lease of another process.
     Write,
-    /// As [`Opening::Write`], of a file that is made with mode 0600 where it is missing.
+    /// As [`Opening::Write`], of a file made with mode 0600 where it is missing.
     Create,
 }
 

@@ -16,7 +16,7 @@ use crate::store::{ObjectRef, Store};
 
 /// Bytes of a large page.
 pub const LARGE_PAGE: u64 = 2 << 20;
-/// Length of the file that is written to see its pages: one segment.
+/// Length of the file written to see its pages: one segment.
 const PROBE: u64 = 2 * LARGE_PAGE;
 /// A store with less room than this is not made to hold the probe file as well: a load could miss that room.
 const PROBE_ROOM: u64 = 2 * PROBE;
@@ -135,7 +135,7 @@ impl fmt::Display for SmallPages {
 }
 
 impl Store {
-    /// The pages that an object gets that is published now: of a file that is written as objects are, and has no name.
+    /// The pages that an object gets that is published now: of a file written as objects are, and has no name.
     /// `None` when the store has hardly any room left.
     ///
     /// # Errors
@@ -240,7 +240,7 @@ fn looked_at(mapping: &Mapping) -> Result<(u64, u64), IoError> {
     Ok((all, large.min(all)))
 }
 
-/// The bytes that are mapped by large pages of the mapping at `address`. One that lies elsewhere than at a multiple of 2 MiB has none.
+/// The bytes mapped by large pages of the mapping at `address`. One that lies elsewhere than at a multiple of 2 MiB has none.
 fn large_bytes(smaps: impl BufRead, address: u64) -> std::io::Result<u64> {
     let (mut inside, mut found, mut large) = (false, false, 0);
     for line in smaps.lines() {

@@ -162,7 +162,7 @@ impl Staging<'_> {
         let path = self.store.path(Folder::Objects, &name);
         seal(&self.file, self.store.folder(Folder::Objects), &path)?;
         crash::passed("P5");
-        // Nobody else can open what has no name, and so nobody can be in the way.
+        // No one else can open what has no name, and so no one can be in the way.
         let locked = try_lock(&self.file, LockKind::Read);
         locked
             .and_then(|locked| locked.then_some(()).ok_or(Errno::EAGAIN))

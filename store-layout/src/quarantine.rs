@@ -42,7 +42,7 @@ impl Store {
         let failed = |error| IoError::new("quarantine", self.path(Folder::Objects, &name), error);
         // Two at once could each take the other's check for their own.
         let alone = self.lock_key(&object.id.0, WAIT, || false)?;
-        // Damage is not to be served because somebody who can only read is in the way.
+        // Damage is not to be served because someone who can only read is in the way.
         if alone.is_none() && !self.is_obstructed(&object.id.0) {
             return Err(failed(Errno::EBUSY));
         }
@@ -80,7 +80,7 @@ impl Store {
                 Err(Errno::ELOOP | Errno::ENXIO | Errno::EACCES) => {
                     return Ok(NamedFile::Unopenable);
                 }
-                // Nobody maps it meanwhile; renamed now, it could be taken for another by a reclaimer.
+                // No one maps it meanwhile; renamed now, it could be taken for another by a reclaimer.
                 Err(Errno::EWOULDBLOCK) if attempt + 1 < ATTEMPTS => {
                     std::thread::sleep(PAUSE);
                     continue;

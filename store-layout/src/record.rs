@@ -85,7 +85,7 @@ impl Store {
     }
 
     /// Notes that a record was used now, where this process may (its owner may), in its modification
-    /// time: the access time moves whenever somebody merely lists the store.
+    /// time: the access time moves whenever someone merely lists the store.
     pub(crate) fn touch_record(&self, folder: Folder, name: &str) {
         use nix::sys::stat::{UtimensatFlags, utimensat};
         use nix::sys::time::TimeSpec;

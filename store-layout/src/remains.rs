@@ -114,7 +114,7 @@ impl StoreRemains {
     }
 
     /// Removes the content. The directory, and the files of a daemon in it, stay. With `force` held objects
-    /// go as well: their holders keep the pages, and nobody else finds them.
+    /// go as well: their holders keep the pages, and no one else finds them.
     ///
     /// # Errors
     /// When a file cannot be removed; what was removed before is gone.
@@ -183,7 +183,7 @@ fn remove_object(path: &Path, force: bool) -> Result<Removed, IoError> {
     Ok(Removed::All)
 }
 
-/// The write lock on a file; `None` when it is referenced, or somebody has a lease on it.
+/// The write lock on a file; `None` when it is referenced, or someone has a lease on it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     match open_for_locking(path) {
         Ok(file) => Ok(try_lock(&file, LockKind::Write)?.then_some(file)),

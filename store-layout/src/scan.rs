@@ -329,7 +329,7 @@ pub(crate) fn parse_object_name(name: &str) -> Option<(ObjectId, u32)> {
 }
 
 /// The entry of an object: a regular file with an object's name, made by the store's owner or root,
-/// that nobody else can write to.
+/// that no one else can write to.
 pub(crate) fn object_entry(
     owner: u32,
     name: &OsString,

@@ -21,13 +21,13 @@ use crate::scan::allocated;
 use crate::store::{RECLAIMER_STATE, Store, open_folder};
 use crate::usage::RecordUse;
 
-/// Number of records that are moved before their folder is listed again, so that a folder of any length takes no memory.
+/// Number of records moved before their folder is listed again, so that a folder of any length takes no memory.
 const BATCH: usize = 1024;
 /// Most files of one name that are quarantined.
 const MAX_OF_ONE_NAME: u32 = 1000;
 
 impl Store {
-    /// Moves all manifests, identities and derived records, and what a daemon learned, out of the folders that are read.
+    /// Moves all manifests, identities and derived records, and what a daemon learned, out of the read folders.
     /// Nothing of them is opened. Objects stay where they are. Returns the number of files moved.
     ///
     /// # Errors

@@ -46,11 +46,11 @@ pub const RECLAIMER_STATE_NEW: &str = "reclaimer-state.new";
 pub const RECLAIMER_READING: &str = "reclaimer-reading";
 
 /// User and group id of the sockets of a daemon that gives pods their volumes. Mounts for pods give no other owner an
-/// id (LAYOUT.md 4), and a socket whose owner has none cannot be connected to. Nobody runs as this user: it is one of
+/// id (LAYOUT.md 4), and a socket whose owner has none cannot be connected to. No one runs as this user: it is one of
 /// the ids that systemd keeps free.
 pub const SOCKET_USER: u32 = 65_533;
 
-/// Everything that is needed to find an object and to notice that it is damaged.
+/// Everything needed to find an object and to notice that it is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectRef {
     /// BLAKE3-256 of the bytes.
@@ -104,7 +104,7 @@ impl CreateOptions {
 pub struct Store {
     root: PathBuf,
     header: StoreHeader,
-    /// Open as long as the store: nobody can take a write lease on a file that somebody else has open for reading.
+    /// Open as long as the store: no one can take a write lease on a file that someone else has open for reading.
     header_file: File,
     writable: bool,
     device: (u64, u64),
@@ -189,7 +189,7 @@ impl Store {
         Ok(header.id)
     }
 
-    /// Returns true if the directory still is the store that was opened. Another one may be mounted there, or have
+    /// Returns true if the directory still is the opened store. Another one may be mounted there, or have
     /// been made there, since. No file is opened for it, so that no lease can be in the way.
     ///
     /// # Errors
@@ -308,7 +308,7 @@ impl Store {
         Some((device, stat.ino()))
     }
 
-    /// Opens the file of the locks, as a description of its own.
+    /// Opens the file of the locks, as its own description.
     fn open_locks(&self) -> Result<File, Errno> {
         open_file(&self.objects, LOCKS_FROM_OBJECTS, Opening::Write)
     }

@@ -53,7 +53,7 @@ pub fn require_sound(store: &Store) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks a store that nobody works on: as [`require_sound`], and no file is without a valid name,
+/// Checks a store that no one works on: as [`require_sound`], and no file is without a valid name,
 /// nor anything allocated that has no name (INV-5).
 pub fn require_tidy(store: &Store, empty: Option<Usage>) -> anyhow::Result<()> {
     let _quiet = quiet();

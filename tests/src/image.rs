@@ -105,7 +105,7 @@ impl Loop {
         })
     }
 
-    /// Attaches the same device to another image. An error if somebody else has taken it meanwhile.
+    /// Attaches the same device to another image. An error if someone else has taken it meanwhile.
     pub fn exchange(&self, image: &Path) -> anyhow::Result<()> {
         self.detach()?;
         run(Command::new("losetup").arg(&self.device).arg(image)).map(drop)

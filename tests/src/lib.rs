@@ -1,7 +1,7 @@
 //! Common code of the tests across crates: scratch stores and mounts, model files, worker
 //! processes, and the checks of LAYOUT.md's invariants.
 //!
-//! Whatever must be a process of its own, because it is killed, limited or stripped of privileges,
+//! Whatever must be its own process, because it is killed, limited or stripped of privileges,
 //! is a [`task::Task`] of the program `tetris-test-worker`.
 
 pub mod check;

@@ -24,7 +24,7 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 /// A tensor to write: name, seed of its bytes, length in bytes (a multiple of 4).
 pub type Spec = (String, u64, usize);
 
-/// Three tensors that are objects of their own and a pack of small ones, about 0.5 MB together.
+/// Three tensors that are their own objects and a pack of small ones, about 0.5 MB together.
 /// Tensors whose index is in `own` follow from `seed`, the others are the same in all such models.
 pub fn small_specs(seed: u64, own: &[u64]) -> Vec<Spec> {
     let lengths = [300_000, 100_000, 70_000, 4_000, 2_000, 400];
@@ -53,7 +53,7 @@ pub fn write(path: &Path, specs: &[Spec]) -> anyhow::Result<()> {
     settle(path)
 }
 
-/// Waits until a file's ctime is as old as it has to be for its identity to be bound (LAYOUT.md 8). No call sets a ctime.
+/// Waits until a file's ctime is as old as it must be for its identity to be bound (LAYOUT.md 8). No call sets a ctime.
 pub fn settle(path: &Path) -> anyhow::Result<()> {
     const GRANULARITY: Duration = Duration::from_millis(100);
     let file = std::fs::metadata(path)?;

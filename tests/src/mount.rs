@@ -16,7 +16,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// A tmpfs with `options`, such as `size=16m,nr_inodes=100,huge=within_size`. Needs root.
+    /// A tmpfs with `options`, e.g. `size=16m,nr_inodes=100,huge=within_size`. Needs root.
     pub fn tmpfs(options: &str) -> anyhow::Result<Self> {
         Self::new("tmpfs", Some("tmpfs"), MsFlags::empty(), Some(options))
             .with_context(|| format!("mount a tmpfs with {options}"))
@@ -50,7 +50,7 @@ impl Mount {
             .with_context(|| format!("mount {} as {kind}", device.display()))
     }
 
-    /// An overlay with `options`, on a directory of its own. Needs root.
+    /// An overlay with `options`, on its own directory. Needs root.
     pub fn overlay(options: &str) -> anyhow::Result<Self> {
         Self::new("overlay", Some("overlay"), MsFlags::empty(), Some(options))
             .with_context(|| format!("mount an overlay with {options}"))
@@ -114,7 +114,7 @@ impl Drop for Mount {
     }
 }
 
-/// Moves this thread, and what it starts from now on, to a mount namespace of its own: mounts are
+/// Moves this thread, and what it starts from now on, to its own mount namespace: mounts are
 /// seen by this test alone and vanish with it, even if it is killed.
 fn own_namespace() -> anyhow::Result<()> {
     thread_local! {

@@ -78,7 +78,7 @@ pub fn require_named(store: &Store, object: &ObjectRef, bytes: &[u8]) -> anyhow:
     Ok(())
 }
 
-/// Inode of the file that is mapped at `address`, by /proc/self/maps.
+/// Inode of the file mapped at `address`, by /proc/self/maps.
 fn mapped_inode(address: usize) -> anyhow::Result<u64> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     for line in maps.lines() {

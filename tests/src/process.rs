@@ -29,7 +29,7 @@ pub fn quiet() -> RwLockReadGuard<'static, ()> {
     STARTING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While the guard lives, nobody is [`quiet`]. For the start of a process.
+/// While the guard lives, no one is [`quiet`]. For the start of a process.
 pub fn starting() -> RwLockWriteGuard<'static, ()> {
     STARTING.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Stores and directories that a test has to itself.
+//! Stores and directories that a test must itself.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use tetris_store_layout::{CreateOptions, Store, Usage};
 use crate::mount::Mount;
 use crate::skip::is_root;
 
-/// A store of its own and a directory for models.
+/// Its own store and a directory for models.
 #[derive(Debug)]
 pub struct Scratch {
     /// Declared first: closed before what it lies on goes away.
@@ -37,7 +37,7 @@ impl Place {
 }
 
 impl Scratch {
-    /// A store on a tmpfs of its own for root, else in a directory of /dev/shm.
+    /// A store on its own tmpfs for root, else in a directory of /dev/shm.
     pub fn new() -> anyhow::Result<Self> {
         if is_root() {
             Self::mounted("size=512m")

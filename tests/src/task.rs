@@ -36,7 +36,7 @@ pub enum Task {
     },
     /// Load, check, derive and drop at random until stdin is closed; may be killed at any moment.
     Torture(TortureTask),
-    /// Collect everything that nobody references, again and again, until stdin is closed.
+    /// Collect everything that no one references, again and again, until stdin is closed.
     Collect {
         /// The store's directory.
         store: PathBuf,
@@ -95,7 +95,7 @@ pub struct CrashTask {
 /// Operation of a process that may be killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scenario {
-    /// Publishes objects of its own, then objects of the pool.
+    /// Publishes its own objects, then objects of the pool.
     Publish,
     /// Maps an object that is there, in both ways.
     Map,

@@ -82,7 +82,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// An error of `action`, such as `open` or `read`, on the file at `path`.
+    /// An error of `action`, e.g. `open` or `read`, on the file at `path`.
     pub fn io(action: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Io {
             action,

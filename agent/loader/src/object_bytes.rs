@@ -52,7 +52,7 @@ impl<E: From<PublishError>> SegmentSink<'_, E> {
     }
 }
 
-/// Puts every segment of `len` bytes into a sink of its own, over at most `threads` threads.
+/// Puts every segment of `len` bytes into its own sink, over at most `threads` threads.
 /// Returns the digests in order, none from sinks that only copy.
 ///
 /// # Errors

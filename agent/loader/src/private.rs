@@ -7,7 +7,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 /// Alignment of private bytes, the same as of tensors in packs.
 pub const PRIVATE_ALIGN: usize = 64;
-/// Length from which buffers get pages of their own: the kernel hands them out already zero and takes
+/// Length from which buffers get their own pages: the kernel hands them out already zero and takes
 /// them back at once, where the heap would keep them for the life of a server.
 const MAP_FROM: usize = 128 << 10;
 /// Length up to which buffers get their pages at once, which takes half as long as a fault for each.

@@ -1,4 +1,4 @@
-//! Bytes of a file that were read before its ctime could be relied on.
+//! Bytes of a file read before its ctime could be relied on.
 //!
 //! Two changes of a file within one tick of the clock have one ctime. So a file that was changed a
 //! moment ago may change once more, unseen. A load does not wait until the clock has moved on: it
@@ -17,7 +17,7 @@ struct Early {
     digest: Digest,
 }
 
-/// The reliability of a file's ctime, and the ranges that were read before.
+/// The reliability of a file's ctime, and the ranges read before.
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
     settled: AtomicBool,

@@ -136,7 +136,7 @@ impl Source {
         *self.system.get_or_init(found)
     }
 
-    /// Fills `buffer` with the bytes at `offset` if they are in memory; false if they have to be read.
+    /// Fills `buffer` with the bytes at `offset` if they are in memory; false if they must be read.
     pub fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool {
         let len = buffer.len();
         let mut parts = [IoSliceMut::new(buffer)];

@@ -77,7 +77,7 @@ impl DeviceRegistry {
         })
     }
 
-    /// Give kept models back that nobody uses; return the bytes that are no longer mapped.
+    /// Give kept models back that no one uses; return the bytes that are no longer mapped.
     fn release(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.registry.release())
     }
@@ -167,7 +167,7 @@ impl DeviceRegistry {
 }
 
 impl DeviceRegistry {
-    /// Loads in a thread of its own, so that a signal ends the wait here; the thread ends by itself then.
+    /// Loads in its own thread, so that a signal ends the wait here; the thread ends by itself then.
     fn loaded(
         &self,
         py: Python<'_>,

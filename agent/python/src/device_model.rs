@@ -77,7 +77,7 @@ impl DeviceModel {
         Ok(self.named()?.model.location().to_string())
     }
 
-    /// Device memory that is mapped for the model, in bytes.
+    /// Device memory mapped for the model, in bytes.
     #[getter]
     fn mapped_bytes(&self) -> PyResult<u64> {
         Ok(self.named()?.model.mapped_bytes())

@@ -193,7 +193,7 @@ pub(crate) fn filled(
     let region = Region::zeroed(len);
     let region = region.ok_or_else(|| PyMemoryError::new_err("no memory for a copy"))?;
     let begin = ptr::with_exposed_provenance_mut::<u8>(region.address().get());
-    // SAFETY: these are the region's initialized bytes, and nobody else knows it yet.
+    // SAFETY: these are the region's initialized bytes, and no one else knows it yet.
     fill(unsafe { std::slice::from_raw_parts_mut(begin, len) })?;
     Ok(Arc::new(region))
 }
@@ -288,14 +288,14 @@ fn capsule<'py, M>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let pointer = NonNull::from(Box::leak(export));
     // SAFETY: the pointer is that of an export, which lives until its deleter is called: by the consumer, or by
-    // the destructor if nobody consumed the capsule.
+    // the destructor if no one consumed the capsule.
     let capsule = unsafe {
         PyCapsule::new_with_pointer_and_destructor(py, pointer.cast(), name, Some(destructor))
     };
     match capsule {
         Ok(capsule) => Ok(capsule.into_any()),
         Err(error) => {
-            // SAFETY: no capsule has it, so nobody else will free it.
+            // SAFETY: no capsule has it, so no one else will free it.
             drop(unsafe { Box::from_raw(pointer.as_ptr()) });
             Err(error)
         }
@@ -315,11 +315,11 @@ unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
     drop(unsafe { Box::from_raw(managed.cast::<Export<ManagedVersioned>>()) });
 }
 
-/// Frees what nobody consumed: a consumer renames the capsule.
+/// Frees what no one consumed: a consumer renames the capsule.
 unsafe extern "C" fn drop_unversioned(capsule: *mut ffi::PyObject) {
     // SAFETY: the interpreter calls this with the capsule it destroys.
     if let Some(managed) = unsafe { unconsumed(capsule, UNVERSIONED) } {
-        // SAFETY: nobody consumed it, so nobody else calls the deleter.
+        // SAFETY: no one consumed it, so no one else calls the deleter.
         unsafe { delete(managed.cast().as_ptr()) };
     }
 }
@@ -328,7 +328,7 @@ unsafe extern "C" fn drop_unversioned(capsule: *mut ffi::PyObject) {
 unsafe extern "C" fn drop_versioned(capsule: *mut ffi::PyObject) {
     // SAFETY: the interpreter calls this with the capsule it destroys.
     if let Some(managed) = unsafe { unconsumed(capsule, VERSIONED) } {
-        // SAFETY: nobody consumed it, so nobody else calls the deleter.
+        // SAFETY: no one consumed it, so no one else calls the deleter.
         unsafe { delete_versioned(managed.cast().as_ptr()) };
     }
 }

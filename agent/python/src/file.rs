@@ -27,7 +27,7 @@ impl File {
 
 #[pymethods]
 impl File {
-    /// The path that was opened.
+    /// The opened path.
     #[getter]
     fn path(&self) -> OsString {
         self.file.path().into()

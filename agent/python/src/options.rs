@@ -13,7 +13,7 @@ use tetris_agent::{
 
 use crate::logging::LOGGER;
 
-/// Names the smallest file in bytes that is loaded through the store.
+/// Names the smallest file in bytes loaded through the store.
 const MIN_SHARED_ENV: &str = "TETRIS_MIN_SHARED_BYTES";
 
 /// Returns true if Python may write to memory.

@@ -63,7 +63,7 @@ pub(crate) fn unmodified_id(address: usize, nbytes: usize) -> Option<String> {
     pagemap::is_unmodified(address, nbytes).then(|| id.to_string())
 }
 
-/// Returns true if any tensor that is mapped from the store is alive in this process.
+/// Returns true if any tensor mapped from the store is alive in this process.
 #[pyfunction]
 pub(crate) fn has_mapped() -> bool {
     !entries().is_empty()

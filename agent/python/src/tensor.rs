@@ -42,7 +42,7 @@ impl Tensor {
     }
 }
 
-/// A tensor that is known by its address for as long as this lives: in the object, and in the tensors of other libraries that took its
+/// A tensor known by its address for as long as this lives: in the object, and in the tensors of other libraries that took its
 /// memory over.
 struct Registered(DetachedTensor);
 

@@ -196,7 +196,7 @@ fn is_there(program: &OsStr) -> bool {
 }
 
 /// Replaces `{}` and `{1}` with the first path, `{2}` with the second, and so on. Numbers without a
-/// path stay: they may be anything, such as a part of a regular expression.
+/// path stay: they may be anything, e.g. a part of a regular expression.
 fn substitute(argument: &OsStr, paths: &[PathBuf]) -> OsString {
     let mut out = Vec::new();
     let mut rest = argument.as_bytes();

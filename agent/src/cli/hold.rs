@@ -261,7 +261,7 @@ impl Links {
         Ok(link)
     }
 
-    /// A directory that nobody else can list, but CMD can use when it changes to another user.
+    /// A directory that no one else can list, but CMD can use when it changes to another user.
     fn make_dir() -> std::io::Result<PathBuf> {
         let dir = mkdtemp(&std::env::temp_dir().join("tetris-exec-XXXXXX"))?;
         fs::set_permissions(&dir, Permissions::from_mode(0o711))?;

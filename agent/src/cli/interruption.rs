@@ -17,7 +17,7 @@ use super::size::Bytes;
 /// The signals that end a load, and `--hold`.
 const SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
-/// Watches for the signals, in a thread of its own, from the first model on.
+/// Watches for the signals, in its own thread, from the first model on.
 pub(crate) struct Interruption {
     state: Arc<Mutex<LoadState>>,
     held_until: Receiver<Signal>,
@@ -144,7 +144,7 @@ impl Watcher {
         ));
     }
 
-    /// Number and bytes of the objects that were published since the command began.
+    /// Number and bytes of the objects published since the command began.
     fn published(&self) -> (u64, u64) {
         let listing = self.agent.store().and_then(|store| store.objects().ok());
         let objects = listing.map(|listing| listing.objects).unwrap_or_default();
@@ -171,7 +171,7 @@ fn is_in(mask: u64, signal: Signal) -> bool {
     mask >> (signal as u32 - 1) & 1 == 1
 }
 
-/// Ends the process by `signal`, as if nobody had waited for it: a shell sees that.
+/// Ends the process by `signal`, as if no one had waited for it: a shell sees that.
 #[expect(clippy::exit, reason = "the end of a command that a signal stops")]
 fn end_by(signal: Signal) {
     let only = SigSet::from_iter([signal]);

@@ -142,7 +142,7 @@ fn models(store: &Store, args: &LsArgs, out: &mut Output) -> Result {
     Ok(())
 }
 
-/// Sorts by the field that was asked for; equal ones by the last use, then by id.
+/// Sorts by the field asked for; equal ones by the last use, then by id.
 fn sort(rows: &mut [ModelRow], args: &LsArgs) {
     rows.sort_by_key(|row| (Reverse(row.last_used), row.id));
     match args.sort {

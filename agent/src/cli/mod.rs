@@ -60,7 +60,7 @@ const GLOBAL: &str = "Global options";
 
 /// One copy of every model tensor per node.
 ///
-/// A tensor store is a tmpfs directory of objects that are named by their content. Processes that load
+/// A tensor store is a tmpfs directory of objects named by their content. Processes that load
 /// models through it share their memory. A known model is attached without being read.
 #[derive(Debug, Parser)]
 #[command(name = "tetris", version, max_term_width = 100, after_help = exit::HELP)]
@@ -114,7 +114,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Prepare a store
     ///
-    /// Root mounts a tmpfs with 2 MiB pages and a size of its own. Other users, and root where mounting
+    /// Root mounts a tmpfs with 2 MiB pages and its own size. Other users, and root where mounting
     /// is not permitted, prepare a directory on /dev/shm; the command reports the cost of that. An
     /// existing store stays as it is, except that --size and --huge change its mount.
     #[command(long_about)]
@@ -173,7 +173,7 @@ Examples:
     Verify(verify::VerifyArgs),
     /// Free unreferenced objects, the least recently used first
     Gc(gc::GcArgs),
-    /// Remove models: their records, and the objects that nobody maps and no other model has
+    /// Remove models: their records, and the objects that no one maps and no other model has
     ///
     /// Objects that processes hold stay, as do those that other models share; the command says which, and
     /// frees the rest. Ends with code 1 if something of a model stays because it is in use.

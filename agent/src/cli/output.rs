@@ -186,7 +186,7 @@ pub(crate) fn note(message: impl Display) {
 }
 
 fn say(kind: &str, style: Style, message: &dyn Display) {
-    // Nobody is left to tell when stderr is closed.
+    // No one is left to tell when stderr is closed.
     let _ = writeln!(anstream::stderr(), "{style}{kind}:{style:#} {message}");
 }
 

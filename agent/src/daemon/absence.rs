@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Waits for daemons that are away. One for each agent, shared by its loads.
 #[derive(Debug)]
 pub(crate) struct Absence {
-    /// Lost when nobody came.
+    /// Lost when no one came.
     patience: Patience,
     longest: Duration,
 }
@@ -47,7 +47,7 @@ impl Absence {
     }
 }
 
-/// Returns false if the daemon of `store` has stopped a moment ago, and nobody that clients can connect to came
+/// Returns false if the daemon of `store` has stopped a moment ago, and no one that clients can connect to came
 /// within `longest`.
 ///
 /// A daemon that stops unlinks its socket (LAYOUT.md 11.1), which changes the store's directory. Nothing
@@ -80,7 +80,7 @@ fn has_changed_lately(root: &Path, now: SystemTime) -> bool {
     let (Some(changed), Some(made)) = (modified(root), modified(&root.join("store"))) else {
         return false;
     };
-    // An error is a time of the future, of a clock that was set back: nobody waits.
+    // An error is a time of the future, of a clock that was set back: no one waits.
     let made_before = changed.duration_since(made);
     let ago = now.duration_since(changed);
     made_before.is_ok_and(|time| time >= MAKING) && ago.is_ok_and(|time| time < LATELY)

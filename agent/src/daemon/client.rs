@@ -14,7 +14,7 @@ pub enum RoomOutcome {
     Made {
         /// Number of bytes that were free when the daemon answered.
         free_bytes: u64,
-        /// Number of bytes that were freed for this request.
+        /// Number of bytes freed for this request.
         freed_bytes: u64,
     },
     /// The daemon does not make room.

@@ -10,7 +10,7 @@ use tetris_wire::{ConnectError, Connection, ProtocolError, WireError, connect, n
 
 /// The reason there is no answer.
 pub(super) enum Failure {
-    /// Nobody listens.
+    /// No one listens.
     NoDaemon,
     /// A daemon of another version of the protocol listens, which counts as none.
     Version { found: u32, expected: u32 },

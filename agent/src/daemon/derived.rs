@@ -32,7 +32,7 @@ pub fn ask_domain(
 }
 
 /// Has the daemon that listens at `socket` record that `key` derives to `object`, by the word of this
-/// process. The key's domain has to be this process's.
+/// process. The key's domain must be this process's.
 ///
 /// # Errors
 /// A sentence that says why there is no record.

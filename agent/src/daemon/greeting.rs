@@ -15,7 +15,7 @@ pub enum Greeting {
         /// Its version.
         version: String,
     },
-    /// Nobody listens.
+    /// No one listens.
     Absent,
     /// A daemon of another version of the protocol listens. Agents do without it.
     OtherProtocol {
@@ -24,7 +24,7 @@ pub enum Greeting {
         /// Version of this build's protocol.
         expected: u32,
     },
-    /// Somebody listens and did not answer as a daemon does, for this reason.
+    /// Someone listens and did not answer as a daemon does, for this reason.
     Failed(String),
 }
 

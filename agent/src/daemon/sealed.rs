@@ -30,7 +30,7 @@ impl From<PublishError> for CopyError {
 }
 
 /// Copies the `len` bytes that `read_at` gives into a new memory file, by `threads` threads, and
-/// seals it: nobody can write to it any more, or change its length. It counts as this process's
+/// seals it: no one can write to it any more, or change its length. It counts as this process's
 /// memory until its last descriptor is closed, also one that a forked process inherited.
 ///
 /// # Errors

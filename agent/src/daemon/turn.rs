@@ -16,7 +16,7 @@ pub struct BuildTurn {
 }
 
 /// Asks the daemon that listens at `socket` for the turn of this process to build what `key` derives to. `None` while another
-/// process has it: nobody waits on a connection, of which a user has few. `header` is the store's header, through the mount that this process has; the key's domain has to be this process's.
+/// process has it: no one waits on a connection, of which a user has few. `header` is the store's header, through the mount that this process has; the key's domain must be this process's.
 ///
 /// # Errors
 /// A sentence that says why there is no turn.

@@ -83,7 +83,7 @@ impl Registry {
 /// The model with a part of this key.
 fn model_of(named: &[NamedModel], key: ModelKey) -> Option<Digest> {
     let mut named = named.iter();
-    let found = named.find(|one| one.parts().contains(&key))?;
+    let found = named.find(|entry| entry.parts().contains(&key))?;
     Some(found.model)
 }
 
@@ -94,9 +94,11 @@ pub(super) fn identity(
 ) -> Result<DeviceUuid, DeviceError> {
     let devices = client.devices()?;
     let mut of_number = devices.iter();
-    let found = of_number.find(|one| device.is_none_or(|number| one.number == number));
-    found.map(|one| one.uuid).ok_or(DeviceError::NoDevice {
-        asked: device.unwrap_or_default(),
-        found: devices.len(),
-    })
+    let found = of_number.find(|entry| device.is_none_or(|number| entry.number == number));
+    found
+        .map(|device| device.uuid)
+        .ok_or(DeviceError::NoDevice {
+            asked: device.unwrap_or_default(),
+            found: devices.len(),
+        })
 }

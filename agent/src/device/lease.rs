@@ -46,7 +46,7 @@ impl Lease {
     ) -> Result<Self, DeviceError> {
         let mut index = HashMap::with_capacity(objects.len());
         for (at, part) in held.iter().enumerate() {
-            index.extend(part.objects().iter().map(|one| (one.id, (at, *one))));
+            index.extend(part.objects().iter().map(|part| (part.id, (at, *part))));
         }
         for object in objects {
             let found = index.get(&object.id);

@@ -77,7 +77,7 @@ impl DeviceModel {
     /// ([`DeviceTensor::wait_on_stream`]). Results of these streams count only if this succeeds.
     ///
     /// # Errors
-    /// [`DeviceError`] if an object did not arrive: kernels that were queued after its wait have
+    /// [`DeviceError`] if an object did not arrive: kernels queued after its wait have
     /// read undefined bytes.
     pub fn check_streams(&self, limit: Duration) -> Result<(), DeviceError> {
         self.lease.check_streams(limit)

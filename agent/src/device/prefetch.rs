@@ -201,10 +201,10 @@ impl Prefetch {
         };
         self.shared.changed.notify_all();
         let ours = self.process == std::process::id();
-        for one in held {
+        for entry in held {
             if ours {
                 // Also for children that share the connection.
-                one.hang_up();
+                entry.hang_up();
             }
         }
     }
@@ -225,7 +225,7 @@ impl Shared {
     fn looked(&self) -> MutexGuard<'_, Known> {
         let mut known = self.lock();
         let mut held = known.held.iter();
-        let failed = held.find_map(|one| one.wait(Duration::ZERO).err());
+        let failed = held.find_map(|entry| entry.wait(Duration::ZERO).err());
         if let Some(error) = failed {
             known.fail(error.into());
         }

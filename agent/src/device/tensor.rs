@@ -86,7 +86,7 @@ impl DeviceTensor {
     }
 
     /// Has a stream of another library wait for the bytes; the host waits until they are mapped, and
-    /// no longer: kernels that are queued on the stream later read them. Returns false if they have arrived already. Results count
+    /// no longer: kernels queued on the stream later read them. Returns false if they have arrived already. Results count
     /// only if [`DeviceModel::check_streams`](super::DeviceModel::check_streams) succeeds after the
     /// kernels were queued. Not during a capture of a graph, which would keep the wait.
     ///

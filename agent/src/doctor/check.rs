@@ -56,7 +56,7 @@ pub struct Check {
     pub name: String,
     /// Its result.
     pub status: Status,
-    /// The state that was found, in words.
+    /// The found state, in words.
     pub found: String,
     /// The state that there should be, where it is another.
     #[serde(default)]
@@ -128,7 +128,7 @@ impl Check {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Section {
-    /// Kind of the subject, such as `store` or `model`.
+    /// Kind of the subject, e.g. `store` or `model`.
     pub name: String,
     /// The subject: a path, or a process.
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! Diagnosis of a store, of the machine, of models and of processes.
 //!
 //! [`diagnose`] looks, and changes nothing: it publishes no object, frees none, and reads no more of
-//! a model than a load of a known file does. Each [`Check`] has a status, the state that was found,
+//! a model than a load of a known file does. Each [`Check`] has a status, the found state,
 //! the expected one and a remedy. [`render`] writes a diagnosis for people; its serialization is for
 //! programs.
 //!

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::check::{Check, Diagnosis, Section, Status};
 
-/// Width of the text in columns. A word that is longer, such as a path, stands whole on its line.
+/// Width of the text in columns. A word that is longer, e.g. a path, stands whole on its line.
 const WIDTH: usize = 80;
 /// Width of the mark before each check.
 const MARK: usize = 4;
-/// Longest name of a check that gets a column of its own.
+/// Longest name of a check that gets its own column.
 const NAME: usize = 12;
 
 /// The mark of a result: at most 4 columns.

@@ -8,7 +8,7 @@ pub struct Container {
     pub pod: Option<Pod>,
     /// Identifier of the container: 64 hexadecimal digits.
     pub id: Option<String>,
-    /// The systemd service, such as `serve.service`.
+    /// The systemd service, e.g. `serve.service`.
     pub unit: Option<String>,
 }
 

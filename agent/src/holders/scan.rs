@@ -226,8 +226,9 @@ mod tests {
             let found = loading_processes(&store, SCAN_LIMIT).unwrap();
             let own = found
                 .into_iter()
-                .filter(|one| one.info.pid == std::process::id());
-            own.map(|one| (one.objects, one.bytes)).collect::<Vec<_>>()
+                .filter(|entry| entry.info.pid == std::process::id());
+            own.map(|process| (process.objects, process.bytes))
+                .collect::<Vec<_>>()
         };
         let other = tempfile::tempdir_in("/dev/shm").unwrap();
         let other = Store::create(other.path(), &CreateOptions::default()).unwrap();

@@ -50,7 +50,7 @@ impl LoadContext<'_> {
                 if bindable && let Some(own) = source.stat_key(kind) {
                     store.bind(&own, id)?;
                 }
-                // The digest is of the bytes that were read, so the file may be new.
+                // The digest is of the read bytes, so the file may be new.
                 let content = ReadContent {
                     manifest: &manifest,
                     header: &header,

@@ -27,7 +27,7 @@ pub(crate) struct LoadContext<'a> {
     pub(super) answers: Answers,
 }
 
-/// A file that is loaded through a store.
+/// A file loaded through a store.
 #[derive(Clone, Copy)]
 pub(super) struct SharedLoad<'a> {
     pub(super) source: &'a Source,

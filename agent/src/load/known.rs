@@ -8,7 +8,7 @@ use super::recognize::{self, KnownFile};
 
 impl LoadContext<'_> {
     /// The manifest of a safetensors file that the store knows by one of its identities, not yet compared with the
-    /// file ([`Self::agrees`]). `None` if a load has to look closer.
+    /// file ([`Self::agrees`]). `None` if a load must look closer.
     pub(crate) fn known(&self, source: &Source) -> Option<KnownFile> {
         let kind = ManifestKind::Safetensors;
         let store = self.store.filter(|_| !self.options.ignore_identity)?;

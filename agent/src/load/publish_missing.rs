@@ -7,7 +7,7 @@ use super::context::{LoadContext, SharedLoad};
 use super::recognize::KnownFile;
 use crate::private_reason::PrivateReason;
 
-/// The objects that were read from a known file.
+/// The objects read from a known file.
 #[derive(Default)]
 pub(super) struct ReadObjects {
     /// One per missing object, in their order.

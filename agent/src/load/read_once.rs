@@ -13,7 +13,7 @@ use tetris_store_layout::{
 
 use super::context::LoadContext;
 
-/// An object that was read: mapped, or in private memory.
+/// A read object: mapped, or in private memory.
 struct ReadObject {
     hashed: HashedObject,
     private: Option<PrivateBytes>,

@@ -1,7 +1,7 @@
-//! Removal of models: their records, and the objects that nobody maps and no other model has.
+//! Removal of models: their records, and the objects that no one maps and no other model has.
 //!
 //! Each object goes by the steps of LAYOUT.md 5.3, which never free a mapped one. Objects go before the
-//! records that name them (5.4). A removed model that is loaded again is read again.
+//! records that name them (5.4). A removed model loaded again is read again.
 
 mod find;
 mod wanted;
@@ -36,7 +36,7 @@ pub struct RemoveReport {
     pub failed_objects: u64,
 }
 
-/// Removes the models with these manifests; with `dry_run` only reports. Tensors that were derived from
+/// Removes the models with these manifests; with `dry_run` only reports. Tensors derived from
 /// tensors of these models, and of no others, go as well.
 ///
 /// # Errors
@@ -60,7 +60,7 @@ pub fn remove_models(
     Ok(report)
 }
 
-/// Frees the objects that nobody else has. Returns those that stay although no other model has them.
+/// Frees the objects that no one else has. Returns those that stay although no other model has them.
 fn free(
     store: &Store,
     wanted: &Wanted,

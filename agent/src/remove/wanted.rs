@@ -1,4 +1,4 @@
-//! The parts of the models that are removed, and the others that share them.
+//! The parts of the removed models, and the others that share them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -12,11 +12,11 @@ use tetris_store_layout::{
 pub enum Sharer {
     /// Another model.
     Model(ManifestId),
-    /// A tensor that was derived from one of another model, and has the same bytes.
+    /// A tensor derived from one of another model, with the same bytes.
     Derived(DerivedId),
 }
 
-/// The models to remove, with the tensors that were derived from theirs alone.
+/// The models to remove, with the tensors derived from theirs alone.
 pub(super) struct Wanted {
     /// The manifests; `None` for a damaged one, which names nothing.
     pub(super) manifests: BTreeMap<ManifestId, Option<Manifest>>,

@@ -220,7 +220,10 @@ fn processes_that_ask_at_once_build_once_and_do_not_wait_for_ever() {
             .iter()
             .map(|agent| scope.spawn(|| build_slowly(agent, patient)))
             .collect();
-        asked.into_iter().map(|one| one.join().unwrap()).collect()
+        asked
+            .into_iter()
+            .map(|agent| agent.join().unwrap())
+            .collect()
     });
     assert_eq!(builds.load(Ordering::Relaxed), 1);
     assert_eq!(

@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_secs(5);
 /// The signal that ends waits. Without a handler the kernel ignores it.
 const NUDGE: Signal = Signal::SIGURG;
 
-/// Drops values in threads of its own. Clones share the threads.
+/// Drops values in its own threads. Clones share the threads.
 #[derive(Clone)]
 pub struct Closer(Arc<Inside>);
 

@@ -14,7 +14,7 @@ use crate::Address;
 /// The reason there is no connection.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// Nobody listens there: no file, a socket without a listener, or no socket.
+    /// No one listens there: no file, a socket without a listener, or no socket.
     #[error("nobody listens there")]
     NoListener,
     /// The listener's queue was full until the deadline.
@@ -29,7 +29,7 @@ pub enum ConnectError {
 ///
 /// # Errors
 ///
-/// [`ConnectError`] if nobody listens, the deadline passes, or a system call fails.
+/// [`ConnectError`] if no one listens, the deadline passes, or a system call fails.
 pub fn connect(path: &Path, deadline: Instant) -> Result<UnixStream, ConnectError> {
     let address = Address::of(path).map_err(of)?;
     let flags = SocketFlags::CLOEXEC;

@@ -2,7 +2,7 @@
 //!
 //! A read that no frame wants descriptors from has no control buffer, so the kernel closes in the
 //! reading thread descriptors that come with it, and never installs them here. Closing may wait: a
-//! server reads each connection in a thread of its own, has such waits ended, and closes streams
+//! server reads each connection in its own thread, has such waits ended, and closes streams
 //! aside, with their unread queue.
 
 use std::io;

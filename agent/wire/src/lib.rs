@@ -23,7 +23,7 @@
 //! says, a file of a network or FUSE file system for its server, a large memory file for its pages.
 //! The thread that closes a stream also closes the descriptors that lie unread in its queue.
 //!
-//! A [`Closer`] takes values of any kind and drops them in threads of its own. An [`Aside`] is a
+//! A [`Closer`] takes values of any kind and drops them in its own threads. An [`Aside`] is a
 //! value that goes to a closer at its drop. [`receive`] reads a stream and takes every descriptor
 //! that comes with a message, so that the kernel closes none in the reading thread.
 //!

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::Peer;
 
-/// Type of the file system of pidfds from Linux 6.9 on, where each process has an inode of its own.
+/// Type of the file system of pidfds from Linux 6.9 on, where each process has its own inode.
 const PIDFS: FsType = FsType(0x5049_4446);
 
 /// A process that connected to a socket.

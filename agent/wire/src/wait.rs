@@ -67,7 +67,7 @@ pub fn is_readable(
         PollFd::from_borrowed_fd(bell, PollFlags::IN),
     ];
     wait(&mut both, deadline)?;
-    let [socket, bell] = both.map(|one| !one.revents().is_empty());
+    let [socket, bell] = both.map(|entry| !entry.revents().is_empty());
     Ok(Ready { socket, bell })
 }
 

@@ -3,7 +3,7 @@
 
 /// Length from which a block is a mapping, which goes back to the system when it is freed, in bytes.
 const LARGE: i32 = 1 << 20;
-/// Longest free end of an arena that is kept, in bytes.
+/// Longest free end of a kept arena, in bytes.
 const KEPT: i32 = 128 << 10;
 /// Number of arenas. Threads of daemons allocate little at the same time.
 const ARENAS: i32 = 2;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
-/// Reads a number that is written as an integer, or as a text for `parse`.
+/// Reads a number written as an integer, or as a text for `parse`.
 pub(crate) fn deserialize<'de, D>(
     deserializer: D,
     expecting: &'static str,

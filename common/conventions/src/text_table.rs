@@ -146,7 +146,7 @@ impl TextTable {
 }
 
 /// Breaks a text into lines of at most [`WIDTH`] columns. The first keeps its leading spaces, the
-/// others begin with `indent` spaces. A longer word, such as a path, has a line of its own.
+/// others begin with `indent` spaces. A longer word, e.g. a path, has its own line.
 pub fn wrap(text: &str, indent: usize) -> String {
     let words = text.trim_start_matches(' ');
     let mut width = text.len() - words.len();

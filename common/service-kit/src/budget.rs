@@ -43,7 +43,7 @@ pub struct Charge<C: Copy + Eq + Hash> {
     "{asked} bytes more for a client that holds {held}: expected at most as many as stay free, found {free} free of {total}"
 )]
 pub struct Exceeded {
-    /// Number of bytes that were asked for.
+    /// Number of bytes asked for.
     pub asked: usize,
     /// Number of bytes that the client holds.
     pub held: usize,

@@ -9,10 +9,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::logs::LogArgs;
 
-/// Worker threads of a daemon's runtime. Long work has threads of its own.
+/// Worker threads of a daemon's runtime. Long work has its own threads.
 const WORKERS: usize = 2;
 
-/// An error with an exit code of its own; other errors end a command with [`FAILED`].
+/// An error with its own exit code; other errors end a command with [`FAILED`].
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code.
@@ -100,7 +100,7 @@ pub fn run_unlogged(logs: &LogArgs, work: impl FnOnce() -> ExitCode) -> ExitCode
 }
 
 fn say(error: &dyn fmt::Display) {
-    // Without standard error nobody can be told.
+    // Without standard error no one can be told.
     drop(writeln!(io::stderr(), "error: {error}"));
 }
 

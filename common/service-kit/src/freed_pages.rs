@@ -6,7 +6,7 @@ pub use tetris_allocator::give_back;
 
 /// Interval between two looks at the process's memory.
 const LOOK: Duration = Duration::from_secs(5);
-/// Memory above the least that was seen with which pages are given back, in bytes.
+/// Memory above the least seen with which pages are given back, in bytes.
 const MUCH: u64 = 8 << 20;
 /// Number of looks after which the process looks at much memory once a minute only: it may be in use.
 const OFTEN: u32 = 8;

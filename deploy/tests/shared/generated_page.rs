@@ -1,4 +1,4 @@
-//! Tables of documents that are written from the code.
+//! Tables of documents written from the code.
 
 use std::path::Path;
 

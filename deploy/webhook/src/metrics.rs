@@ -1,4 +1,4 @@
-//! Metrics for Prometheus. Labels have values that are known in advance, so the number of series is bounded.
+//! Metrics for Prometheus. Labels have values known in advance, so the number of series is bounded.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -19,7 +19,7 @@ pub enum SyncErrorClass {
     Api,
     /// Another replica was faster.
     Conflict,
-    /// An administrator has to correct an object.
+    /// An administrator must correct an object.
     Configuration,
     /// Certificates cannot be made.
     Certificate,

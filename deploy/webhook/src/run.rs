@@ -73,7 +73,7 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
         clock: system_clock(),
     };
     let (reviews, pages) = (webhook.https.local_addr(), webhook.http.local_addr());
-    // The ports that were chosen, where none was given.
+    // The chosen ports, where none was given.
     tracing::info!(
         reviews = %reviews.unwrap_or(args.listen),
         pages = %pages.unwrap_or(args.metrics_listen),

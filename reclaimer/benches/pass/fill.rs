@@ -11,7 +11,7 @@ pub const OBJECTS_PER_MODEL: u64 = 100;
 /// Objects that stay mapped.
 pub const MAPPED: usize = 1_000;
 
-/// Models of small tensors, each an object of its own, so that the number of objects is what
+/// Models of small tensors, each its own object, so that the number of objects is what
 /// counts.
 pub fn fill(store: &Store) -> Result<Vec<Mapping>> {
     let mut held = Vec::new();

@@ -74,7 +74,7 @@ fn main() -> Result<()> {
     let mut reclaimer = reclaimer(store.root(), |_| {})?;
     let first = measure(1, || pass(&mut reclaimer, now_ms()))?;
     line("first pass: everything is looked at", &first, &walk);
-    // The folder's time stamp has to be older than a second before it is trusted.
+    // The folder's time stamp must be older than a second before it is trusted.
     std::thread::sleep(Duration::from_millis(1500));
     pass(&mut reclaimer, now_ms())?;
     let steady = measure(rounds, || pass(&mut reclaimer, now_ms()))?;

@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(now, START + HOUR + 600_000);
         assert_eq!(now - clock.moment_ms(START + HOUR), 600_000);
         assert_eq!(now - clock.moment_ms(START - HOUR), 2 * HOUR + 600_000);
-        // A file that is written after it.
+        // A file written after it.
         let now = clock.read(back + HOUR, 5 + 2 * HOUR + 600_000);
         assert_eq!(now - clock.moment_ms(back + HOUR / 2), HOUR / 2);
     }

@@ -19,7 +19,7 @@ pub struct PolicyConfig {
     pub low_watermark_percent: u32,
     /// Policy of stores without an entry in `stores`.
     pub store: StorePolicy,
-    /// Number of namespaces for whose guarantees room is kept back: those with a store of their own
+    /// Number of namespaces for whose guarantees room is kept back: those with their own store
     /// on the node, and others that may arrive.
     pub guaranteed_namespaces: u32,
     /// Policies of stores by name. Omitted fields have their defaults, not the values of `store`.
@@ -109,7 +109,7 @@ impl Expiry {
         }
     }
 
-    /// Returns true if each model has a window of its own.
+    /// Returns true if each model has its own window.
     pub(crate) fn is_per_model(self) -> bool {
         match self {
             Self::Never | Self::Fixed => false,

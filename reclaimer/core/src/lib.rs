@@ -11,7 +11,7 @@
 //! leaves nothing for the next one at the same moment, and a larger request frees a superset. The
 //! room that guarantees still need stays free ([`MountShares`]).
 //!
-//! Records count in a store's usage, and are kept within limits of their own
+//! Records count in a store's usage, and are kept within their own limits
 //! ([`records_to_remove`]).
 //!
 //! **Caveats.** Bytes are counted as the file system does, in pages. A prefix of the policy's order

@@ -160,7 +160,7 @@ impl<'a> MountPlan<'a> {
         self.report(plan, None, Goal::Requests, missing(self));
     }
 
-    /// Room that is missing for all that is asked for, in the order of the stores: as much must be
+    /// Room missing for all that is asked for, in the order of the stores: as much must be
     /// free, and the unused guarantees of others besides.
     fn missing(&self, asked: &[Space]) -> Space {
         let demands = self.stores.iter().zip(asked);

@@ -14,7 +14,7 @@ use tetris_store_layout::{DerivedId, IdentityId, ManifestId, RecordUse, TrustDom
 pub enum RecordName {
     /// A model's manifest.
     Manifest(ManifestId),
-    /// A tensor that was computed from another.
+    /// A tensor computed from another.
     Derived(DerivedId),
     /// The binding of a file's identity to a manifest.
     Identity(IdentityId),
@@ -191,7 +191,7 @@ mod tests {
         let go = |bytes| records_to_remove(&records, limits(bytes, 10), RecordUse::default());
         assert_eq!(go(119), [name(2)]);
         assert_eq!(go(89), [name(2), name(1)]);
-        // What is wanted goes as well where it must: a large manifest that is held by one mapped
+        // What is wanted goes as well where it must: a large manifest held by one mapped
         // object pins nothing.
         assert_eq!(go(59), [name(2), name(1), name(0)]);
         assert_eq!(go(0), [name(2), name(1), name(0), name(3)]);

@@ -46,7 +46,7 @@ pub struct StoreDemand {
     pub asked: Space,
 }
 
-/// Room that is missing for a request.
+/// Room missing for a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MissingRoom {
     /// The part beyond the store's limit.
@@ -181,7 +181,7 @@ impl MountShares {
         }
     }
 
-    /// Room that is missing for the store at the place `store` to get `asked`, while the stores have
+    /// Room missing for the store at the place `store` to get `asked`, while the stores have
     /// `used`, in their order, and `free` is free on the mount.
     pub fn missing(&self, store: usize, used: &[Space], asked: Space, free: Space) -> MissingRoom {
         let own = used.get(store).copied().unwrap_or_default();

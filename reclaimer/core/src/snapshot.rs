@@ -15,7 +15,7 @@ pub struct Snapshot {
     pub mounts: Vec<MountSnapshot>,
     /// The stores, with unique names.
     pub stores: Vec<StoreSnapshot>,
-    /// Loads that are waiting for room.
+    /// Loads waiting for room.
     pub requests: Vec<RoomRequest>,
 }
 
@@ -98,7 +98,7 @@ pub struct ObjectSnapshot {
     pub held: bool,
 }
 
-/// A manifest, or a derived record: a set of objects that are loaded together.
+/// A manifest, or a derived record: a set of objects loaded together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSnapshot {
     /// The record.

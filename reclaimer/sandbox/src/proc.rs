@@ -70,7 +70,7 @@ mod tests {
     fn an_unknown_number_of_threads_counts_as_many() {
         assert_eq!(proc("Threads:\t3\n").threads(), 3);
         assert_eq!(proc("Threads:\tmany\n").threads(), u64::MAX);
-        // A test has a thread of its own.
+        // A test has its own thread.
         assert!(Proc::of_self().unwrap().threads() > 1);
     }
 }

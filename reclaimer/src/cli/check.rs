@@ -23,7 +23,7 @@ pub(super) fn run(args: &Check) -> Result<()> {
             std::io::stdout().lock().write_all(text.as_bytes())?;
         }
     }
-    // Nobody is left to tell when standard error is closed.
+    // No one is left to tell when standard error is closed.
     let _closed = writeln!(
         std::io::stderr(),
         "configuration {source} is valid: {stores} stores, {} declared models",

@@ -180,7 +180,7 @@ fn is_taken(error: &Error) -> bool {
 fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Command::Run(args) => {
-            // Passes and the scrub have threads of their own.
+            // Passes and the scrub have their own threads.
             command::runtime()?.block_on(daemon::run(&args.config, args.dry_run))
         }
         #[cfg(feature = "node")]

@@ -45,7 +45,7 @@ pub struct ConfigFlags {
     pub kubernetes: bool,
 }
 
-/// Name of a store that is given as a directory alone.
+/// Name of a store given as a directory alone.
 const DEFAULT_NAME: &str = "default";
 
 /// Parses `NAME=DIR`, or `DIR` as the command `tetris` takes it. A name has no slash.

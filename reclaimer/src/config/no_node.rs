@@ -34,7 +34,7 @@ impl ConfigFile {
         false
     }
 
-    /// Returns 0: no namespace has a store of its own.
+    /// Returns 0: no namespace has its own store.
     pub(crate) fn arrivals(&self, _: (u64, u64), _: usize) -> u32 {
         0
     }

@@ -16,7 +16,7 @@ use super::{Config, ConfigError, ConfigFile};
 /// Most mistakes of one file that are reported.
 const MOST: usize = 100;
 
-/// A file that was read, with its mistakes so far.
+/// A read file, with its mistakes so far.
 #[derive(Debug, Default)]
 pub(super) struct ReadFile {
     /// The readable part.

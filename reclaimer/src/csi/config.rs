@@ -27,13 +27,13 @@ pub struct CsiConfig {
     pub trust_domain: PodTrust,
     /// The Python package for pods whose images do not have it.
     pub python: PythonConfig,
-    /// Stores that are made when the first pod of a namespace asks; none without it.
+    /// Stores made when the first pod of a namespace asks; none without it.
     pub per_namespace: Option<PerNamespace>,
 }
 
 /// One store for each namespace, made for its first pod, and removed when the namespace is gone and
 /// the store is not mapped. Names and directories end with a dot and the namespace's unique
-/// identifier: a namespace that is made again gets another store.
+/// identifier: a namespace made again gets another store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerNamespace {

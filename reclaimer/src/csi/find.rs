@@ -7,7 +7,7 @@ use super::config::PerNamespace;
 use crate::store::{FoundStores, StoreConfig};
 
 /// Finds stores in the directories of `rule`, beside the `known` stores. One without a unique
-/// identifier can be somebody else's, and counts only if it is a store.
+/// identifier can be someone else's, and counts only if it is a store.
 pub(crate) fn find_stores(rule: &PerNamespace, known: &[StoreConfig]) -> FoundStores {
     let mut found = FoundStores::default();
     let Ok(entries) = std::fs::read_dir(rule.parent()) else {

@@ -25,7 +25,7 @@ pub enum IdmapMode {
 pub(super) struct PodIds(Result<IdMap, String>);
 
 impl PodIds {
-    /// Makes the map, and tries it on a tmpfs of its own. Takes some milliseconds.
+    /// Makes the map, and tries it on its own tmpfs. Takes some milliseconds.
     pub fn new(mode: IdmapMode) -> Self {
         Self(match mode {
             IdmapMode::Off => Err("`csi.idmap` is `off`".to_owned()),

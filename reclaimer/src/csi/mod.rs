@@ -15,7 +15,7 @@
 //!   namespace is gone and no process uses it.
 //! - Pods' mounts are read-only from the moment they are visible, in every mount namespace.
 //! - Where the kernel maps ids of a tmpfs (Linux 6.3), no user of a pod owns a file of its store
-//!   ([`IdmapMode`]), unless the pod has users of its own. `/status` counts both kinds of volumes.
+//!   ([`IdmapMode`]), unless the pod has its own users. `/status` counts both kinds of volumes.
 //! - No symbolic link is followed in a pod's directory, and nothing outside the kubelet's directory
 //!   is touched.
 //!

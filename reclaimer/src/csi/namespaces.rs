@@ -66,7 +66,7 @@ pub enum NamespaceError {
     },
 }
 
-/// Source of the cluster's namespaces. A namespace that is made again has another unique
+/// Source of the cluster's namespaces. A namespace made again has another unique
 /// identifier, and no identifier comes twice.
 #[tonic::async_trait]
 pub trait Namespaces: fmt::Debug + Send + Sync {
@@ -81,7 +81,7 @@ pub trait Namespaces: fmt::Debug + Send + Sync {
     fn living(&self) -> watch::Receiver<Option<BTreeSet<String>>>;
 }
 
-/// An unknown cluster: no namespace gets a store of its own, and none counts as gone.
+/// An unknown cluster: no namespace gets its own store, and none counts as gone.
 #[derive(Debug)]
 pub struct NoCluster {
     problem: String,

@@ -3,7 +3,7 @@
 //! A bind mount that is made read-only after it was attached is not read-only for others: where it
 //! was attached below a shared mount, the copies that the kernel made in other namespaces keep
 //! their flags. mount_setattr(2) on a detached mount would do it, from Linux 5.12 on. On all kernels a
-//! thread makes the mount in a mount namespace of its own, which shares nothing, and hands over a
+//! thread makes the mount in its own mount namespace, which shares nothing, and hands over a
 //! detached copy of it, which has its flags from the start. Nothing is left over, whenever the
 //! process is killed. All steps go by descriptors, so that no link in the directory's place is
 //! followed.

@@ -205,7 +205,7 @@ impl Stores {
         let configured = |path: &Path| self.fixed.iter().any(|fixed| fixed.path.starts_with(path));
         let mut found = named_like_stores(rule);
         found.retain(|store| {
-            // A directory of somebody else can be called like a namespace. One with an identifier
+            // A directory of someone else can be called like a namespace. One with an identifier
             // is ours, damaged or not.
             let ours = store.uid.is_some() || self.is_store(&store.config.path);
             ours && !configured(&store.config.path)

@@ -62,7 +62,7 @@ pub fn broker(flags: &ConfigFlags) -> Result<()> {
     let config = flags.load()?;
     sandbox::enter(Process::Broker, &config, flags.config.as_deref())?;
     let sandbox = SandboxReport::of_this_process();
-    // Passes and the scrub have threads of their own.
+    // Passes and the scrub have their own threads.
     runtime()?.block_on(serve(flags, config, sandbox))
 }
 

@@ -15,7 +15,7 @@ use crate::kubernetes::client;
 /// Longest time for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Serves `clients` the inventory over TLS. Without a way to the API server nobody can be checked:
+/// Serves `clients` the inventory over TLS. Without a way to the API server no one can be checked:
 /// there is no server then, `no_api_server` is called, and the daemon goes on.
 ///
 /// # Errors

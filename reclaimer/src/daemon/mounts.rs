@@ -21,7 +21,7 @@ pub(super) fn refuse_volumes(config: &Config) -> Result<(), ConfigError> {
     Err(ConfigError::Wrong(vec![mistake]))
 }
 
-/// Mounts the tmpfs or adopts the one that is there, and makes the stores that are configured on
+/// Mounts the tmpfs or adopts the one that is there, and makes the stores configured on
 /// it. One that cannot be made as configured is used as it is: pods go on as before, and the log
 /// and the metrics report the error.
 ///

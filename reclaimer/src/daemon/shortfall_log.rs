@@ -8,7 +8,7 @@ use crate::report::{Blocker, ShortfallStatus};
 /// Names of stores with commas, and the goal.
 type Key = (String, &'static str);
 
-/// Limits that were missed at the last pass.
+/// Limits missed at the last pass.
 #[derive(Debug, Default)]
 pub(super) struct ShortfallLog(BTreeMap<Key, Blocker>);
 

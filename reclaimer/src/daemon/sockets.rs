@@ -34,7 +34,7 @@ pub(super) struct Sockets {
     readers_only: bool,
     /// Stores without a socket whose failure was logged.
     told: Vec<OpenStore>,
-    /// Another daemon that was found at a store.
+    /// Another daemon found at a store.
     other: Option<OtherDaemon>,
 }
 

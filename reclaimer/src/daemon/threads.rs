@@ -9,7 +9,7 @@ const PODS: usize = 2;
 /// Threads for pages over the network. Rendering has others.
 const PAGES: usize = 1;
 
-/// A runtime with threads of its own. Slow or hostile clients take no time from the other ones.
+/// A runtime with its own threads. Slow or hostile clients take no time from the other ones.
 pub(super) struct Threads {
     handle: Handle,
     /// There until the drop.

@@ -1,4 +1,4 @@
-//! The loop that decides when a pass is made. It runs in a thread of its own: a pass blocks, and
+//! The loop that decides when a pass is made. It runs in its own thread: a pass blocks, and
 //! everything asynchronous only sends it commands.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};

@@ -3,7 +3,7 @@
 //!
 //! **Accuracy.** While the node has at most [`ALL`] objects, each pass asks every object. Otherwise each pass
 //! asks [`IN_TURN`] of them in turn, small stores whole, and again as many each time that the reclaim
-//! protocol spares one of its plan. An object that was held when it was asked counts as held until it is
+//! protocol spares one of its plan. An object held when it was asked counts as held until it is
 //! asked again; if it is free then, it may have been held until that moment, and its idle time begins there.
 //! So no idle time counts too long because of the turns. A use that begins and ends between two questions to
 //! an object is missed.
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use tetris_store_layout::{IoError, ObjectEntry, ObjectId};
 
-/// Most objects of the node that are asked at every pass.
+/// Most objects of the node asked at every pass.
 pub(super) const ALL: usize = 8_192;
 /// Number of objects of the node that a pass asks in turn when there are more than [`ALL`].
 pub(super) const IN_TURN: usize = 4_096;
@@ -49,7 +49,7 @@ pub(super) enum Question {
 /// The last answer of an object.
 #[derive(Debug, Clone, Copy, Default)]
 struct Answer {
-    /// True if somebody held it.
+    /// True if someone held it.
     held: bool,
     /// Number of the pass in which it was given; 0 if the object was never asked.
     pass: u64,
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Asks, with an answer by place. Returns the places that were asked.
+    /// Asks, with an answer by place. Returns the asked places.
     fn ask(
         objects: &mut HeldObjects,
         question: Question,
@@ -410,7 +410,7 @@ mod tests {
             objects.spare(0, id, &turn);
             assert!(objects.is_held(0));
             assert_eq!(objects.last_held_ms(0), now_ms);
-            // A lease for reading does not show: it answers that nobody holds it.
+            // A lease for reading does not show: it answers that no one holds it.
             ask(&mut objects, Question::Begin, &turn, |_| false);
             let counts = |at_ms| objects.backed_off(at_ms).count();
             assert_eq!(counts(now_ms), 1);
@@ -444,7 +444,7 @@ mod tests {
         });
         listed.reverse();
         let before = [last, listed[1].object.id, first];
-        let place = |id: &ObjectId| before.iter().rev().position(|one| one == id);
+        let place = |id: &ObjectId| before.iter().rev().position(|entry| entry == id);
         objects.follow(&listed, |id| place(id).map(|place| place as u32));
         assert!(objects.is_held(2) && !objects.is_held(0));
         objects.forget(|place| place == 1);

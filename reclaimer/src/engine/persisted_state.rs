@@ -202,7 +202,7 @@ impl PersistedState {
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // Left by a daemon that was killed here; it may also be a link that somebody has put there.
+    // Left by a daemon that was killed here; it may also be a link that someone has put there.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -20,11 +20,15 @@ impl Reclaimer {
             return false;
         };
         let short = progress.shortfalls.iter();
-        let short: Vec<_> = short.filter(|one| one.kept.held_bytes > 0).collect();
+        let short: Vec<_> = short
+            .filter(|shortfall| shortfall.kept.held_bytes > 0)
+            .collect();
         let stores = seen.snapshot.stores.iter().enumerate();
         let stores = stores.filter(|(index, store)| {
             let mut short = short.iter();
-            short.any(|one| one.mount == store.mount && one.store.is_none_or(|of| of == *index))
+            short.any(|shortfall| {
+                shortfall.mount == store.mount && shortfall.store.is_none_or(|of| of == *index)
+            })
         });
         let names: Vec<_> = stores.map(|(_, store)| store.name.clone()).collect();
         if names.is_empty() {

@@ -14,7 +14,7 @@ type Grants = [(usize, Space)];
 
 impl Reclaimer {
     /// Grants room that is free, for which a load need not wait for a pass. Returns `None` for a need that takes a
-    /// pass: there is not enough room, or records have to fit.
+    /// pass: there is not enough room, or records must fit.
     ///
     /// The stores are listed as they are now. Their records count as the last pass saw them.
     pub fn grant_free(&mut self, needs: &[RoomNeed]) -> Vec<Option<RoomResult>> {

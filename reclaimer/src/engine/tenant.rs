@@ -147,7 +147,7 @@ impl Tenant {
         self.set_aside
     }
 
-    /// Returns true if the directory still is the store that was opened. Another one may be mounted
+    /// Returns true if the directory still is the opened store. Another one may be mounted
     /// there now.
     pub(crate) fn is_still_there(&self) -> Result<bool, StoreError> {
         self.store.is_still_there()

@@ -55,7 +55,7 @@ pub(super) fn calibrated<D: DeviceMemory>(
             let best = samples
                 .iter()
                 .flatten()
-                .map(|one| one.bytes_per_second)
+                .map(|sample| sample.bytes_per_second)
                 .max();
             tracing::info!(
                 device = number,

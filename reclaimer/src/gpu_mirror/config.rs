@@ -79,7 +79,7 @@ pub struct GpuMirrorConfig {
     /// measured to be faster than that from the host.
     #[serde(default = "default_copy_across")]
     pub copy_across: bool,
-    /// Bytes of the stores' pages that are registered with the driver at a time, for each device.
+    /// Bytes of the stores' pages registered with the driver at a time, for each device.
     /// With 0, and beyond it, copies go through pinned buffers, as a first load does.
     #[serde(default = "default_pinned_bytes", with = "tetris_conventions::size")]
     pub pinned_bytes: u64,

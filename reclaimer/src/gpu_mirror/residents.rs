@@ -29,13 +29,13 @@ pub struct StoreResidents {
 /// Formats the objects that a server has on its devices.
 pub(super) fn residents(all: Vec<Resident>) -> Vec<StoreResidents> {
     let mut left = MAX_RESIDENTS;
-    let each = all.into_iter().map(|one| {
-        let objects = one.objects.iter().take(left).map(ToString::to_string);
+    let each = all.into_iter().map(|entry| {
+        let objects = entry.objects.iter().take(left).map(ToString::to_string);
         let objects: Vec<String> = objects.collect();
         left -= objects.len();
         StoreResidents {
-            device: one.device,
-            tenant: one.tenant,
+            device: entry.device,
+            tenant: entry.tenant,
             objects,
         }
     });
@@ -76,12 +76,14 @@ impl ResidencyMark {
 pub(super) fn gpus(status: &GpuMirrorStatus, residents: &[StoreResidents]) -> Vec<GpuStatus> {
     let devices = status.report.devices.iter();
     let each = devices.map(|device| {
-        let here = residents.iter().filter(|one| one.device == device.uuid);
-        let stores = here.filter_map(|one| {
-            let name = status.stores.get(&one.tenant)?;
+        let here = residents
+            .iter()
+            .filter(|resident| resident.device == device.uuid);
+        let stores = here.filter_map(|resident| {
+            let name = status.stores.get(&resident.tenant)?;
             Some(GpuStoreStatus {
                 name: split_uuid(name).0.to_owned(),
-                objects: one.objects.clone(),
+                objects: resident.objects.clone(),
             })
         });
         GpuStatus {

@@ -92,7 +92,7 @@ impl GpuMirror {
         self.server.check();
     }
 
-    /// Releases pages of these stores that are registered for copies. Returns their bytes.
+    /// Releases pages of these stores registered for copies. Returns their bytes.
     pub fn unpin(&self, stores: &[String]) -> u64 {
         let served = self.served.iter();
         let named = served.filter(|(store, _)| stores.contains(&store.name));
@@ -121,7 +121,7 @@ impl GpuMirror {
 
 impl Drop for GpuMirror {
     fn drop(&mut self) {
-        // Nobody but this has the server then, so that it ends here.
+        // No one but this has the server then, so that it ends here.
         self.view.close("the GPU mirror has ended".to_owned());
     }
 }

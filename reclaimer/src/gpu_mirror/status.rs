@@ -17,7 +17,7 @@ pub struct GpuMirrorStatus {
     pub running: bool,
     /// The reason that it does not serve.
     pub reason: Option<String>,
-    /// Devices that were asked for and could not be used when the mirror started.
+    /// Devices asked for and could not be used when the mirror started.
     pub missing_devices: usize,
     /// State of the server; empty when there is none.
     pub report: Report,

@@ -18,7 +18,7 @@ const SOCKET_WAIT: Duration = Duration::from_secs(1);
 /// Longest wait of the daemon's end for the GPU mirror's.
 const END_WAIT: Duration = Duration::from_secs(10);
 
-/// The GPU mirror, behind a thread of its own. Dropping it ends the thread.
+/// The GPU mirror, behind its own thread. Dropping it ends the thread.
 pub struct GpuMirrorThread {
     orders: Arc<Orders>,
     ended: Receiver<()>,
@@ -53,7 +53,7 @@ impl GpuMirrorThread {
             let end = EndOfOrders(&taken);
             run(&shown, &taken);
             drop(end);
-            // Nobody listens when it took too long.
+            // No one listens when it took too long.
             let _told: Result<(), _> = ends.send(());
         })?;
         Ok(Self {

@@ -23,7 +23,7 @@
 //! content; every answer has it in the header [`OBSERVED_HEADER`], 304 too.
 //!
 //! Every answer ends its connection: pollers are many, and connections that wait for the next poll
-//! would fill the [`Limits`]. Each server has connections of its own, and a newcomer is always
+//! would fill the [`Limits`]. Each server has its own connections, and a newcomer is always
 //! served: it displaces an older connection where all places are taken.
 
 use std::future::Future;

@@ -49,7 +49,7 @@ pub(crate) fn with_models(uri: &Uri) -> Result<bool, String> {
 }
 
 /// A page as it is answered, and the status that it tells of. Weak, so that an old status is not
-/// kept for nobody; yet its address is not used again while this is here.
+/// kept for no one; yet its address is not used again while this is here.
 #[derive(Debug)]
 struct Entry {
     status: Weak<NodeStatus>,
@@ -194,7 +194,7 @@ impl Entry {
 /// The answer to a client with the headers `asked`: the page, or 304 if the client has it.
 pub(crate) fn answer(headers: &HeaderMap, body: &Bytes, asked: &HeaderMap) -> Response {
     let mut headers = headers.clone();
-    // Also with 304, where axum would say 0: it has to be the length that 200 had (RFC 9110, 8.6).
+    // Also with 304, where axum would say 0: it must be the length that 200 had (RFC 9110, 8.6).
     headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     if matches(asked, headers.get(ETAG)) {
         return (StatusCode::NOT_MODIFIED, headers).into_response();

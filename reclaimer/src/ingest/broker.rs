@@ -110,7 +110,7 @@ impl Broker {
     /// Has a file, or memory, published.
     ///
     /// # Errors
-    /// When the descriptor is not of a file that is taken, or there are too many.
+    /// When the descriptor is not of a taken file, or there are too many.
     pub async fn ask(
         &self,
         target: TargetStore,

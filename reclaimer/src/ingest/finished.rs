@@ -10,7 +10,7 @@ use super::Stored;
 /// Content that is in the store, and referenced there while this lives.
 pub(super) struct Finished {
     pub(super) stored: Stored,
-    /// Number of bytes that were read; 0 if the content was there.
+    /// Number of read bytes; 0 if the content was there.
     pub(super) bytes_read: u64,
     _references: Box<dyn Any + Send>,
 }

@@ -20,7 +20,7 @@ pub enum IngestOutcome {
 }
 
 impl IngestOutcome {
-    /// All that have names of their own.
+    /// All that have their own names.
     pub const ALL: [Self; 21] = [
         Self::Published,
         Self::Known,

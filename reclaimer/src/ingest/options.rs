@@ -14,7 +14,7 @@ use tetris_store_layout::{RecordUse, Usage};
 pub struct IngestConfig {
     /// True if the broker takes files.
     pub enabled: bool,
-    /// Files that are read at a time. One of each store is read in any case, by one thread where
+    /// Files read at a time. One of each store is read in any case, by one thread where
     /// there are more.
     pub concurrent: u32,
     /// Of these, files for one store.
@@ -50,7 +50,7 @@ impl Default for IngestConfig {
             concurrent: 4,
             per_store: 2,
             per_user: 1,
-            // The replicas of a model that start at once, each with a file of its own.
+            // The replicas of a model that start at once, each with its own file.
             queue: 128,
             queue_per_user: 96,
             wait_secs: 300,

@@ -44,7 +44,7 @@ pub(super) struct Work {
     pub(super) record_limits: RecordUse,
     /// Threads that may read.
     pub(super) threads: NonZeroUsize,
-    /// Reserves room in the store; returns the room that the store needs, if it has to ask first.
+    /// Reserves room in the store; returns the room that the store needs, if it must ask first.
     pub(super) reserve: Box<dyn Fn(Space) -> Option<Space> + Send + Sync>,
     /// Called by the engine when it has granted the reserved room.
     pub(super) granted: Arc<dyn Fn() + Send + Sync>,
@@ -143,7 +143,7 @@ impl Work {
         Some(Box::new(admitted))
     }
 
-    /// Has room for the whole file in a store that has to ask first. If there is none, the file is
+    /// Has room for the whole file in a store that must ask first. If there is none, the file is
     /// read for what of it is missing: it may be a copy of one that is there, or share most of its
     /// tensors with one. A sparse file counts with the length that it says: its pages would be real.
     fn have_room_first(

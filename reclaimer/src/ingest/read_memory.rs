@@ -13,7 +13,7 @@ use super::read::{Work, refusal_of};
 use super::refusal;
 
 impl Work {
-    /// Records a derived tensor, by the word of its domain. Its object has to be in the store.
+    /// Records a derived tensor, by the word of its domain. Its object must be in the store.
     pub(super) fn run_derived(&self, record: &DerivedRecord) -> Result<Finished, IngestRefusal> {
         let store = &self.target.store;
         let unavailable = |error: String| refusal(IngestReason::UNAVAILABLE, error);

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(reserved.granted(), []);
         reserved.grant(2);
         assert_eq!(reserved.granted(), [("b".to_owned(), room)]);
-        // What is asked for anew has to be granted anew.
+        // What is asked for anew must be granted anew.
         reserved.set(2, "b", room, &monitor);
         assert_eq!(reserved.granted(), []);
     }

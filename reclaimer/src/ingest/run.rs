@@ -96,7 +96,7 @@ impl IngestJob {
         }
     }
 
-    /// Reads the file in a thread of its own, and keeps the result.
+    /// Reads the file in its own thread, and keeps the result.
     async fn read(
         self: &Arc<Self>,
         shared: &Arc<BrokerState>,

@@ -2,7 +2,7 @@
 //!
 //! Turns go by user of a store. The store is the socket of the request, which in a cluster is a
 //! namespace. Clients of one store can take only a bounded number of turns from those of another, and
-//! never its first: a store of which nothing is read has a turn of its own.
+//! never its first: a store of which nothing is read has its own turn.
 
 use tetris_store_layout::FileIdentity;
 
@@ -47,7 +47,7 @@ struct Entry {
 pub(super) enum Turn {
     /// One of those that all stores share.
     Shared,
-    /// The one that is kept for its store, beside those that are shared.
+    /// The one kept for its store, beside those that are shared.
     Kept,
 }
 

@@ -1,4 +1,4 @@
-//! Families of numbers that are computed at each scrape: nothing is kept, so nothing can drift.
+//! Families of numbers computed at each scrape: nothing is kept, so nothing can drift.
 
 use std::fmt;
 

@@ -100,17 +100,20 @@ fn devices(out: &mut Families<'_>, devices: &[DeviceReport]) -> fmt::Result {
 fn stores(out: &mut Families<'_>, status: &GpuMirrorStatus) -> fmt::Result {
     let named = |tenant: &TenantReport| status.stores.get(&tenant.tenant).map(String::as_str);
     let tenants = status.report.tenants.iter();
-    let tenants: Vec<_> = tenants.filter_map(|one| Some((named(one)?, one))).collect();
+    let tenants: Vec<_> = tenants
+        .filter_map(|tenant| Some((named(tenant)?, tenant)))
+        .collect();
     let waiting = tenants.iter();
-    let waiting = waiting.map(|(name, one)| (vec![("store", *name)], one.waiting as u64));
+    let waiting = waiting.map(|(name, tenant)| (vec![("store", *name)], tenant.waiting as u64));
     let help = "Connections that wait for room for a model";
     out.family("gpu_waiting", None, help, waiting)?;
     let quotas = tenants.iter();
-    let quotas = quotas.filter_map(|(name, one)| Some((vec![("store", *name)], one.quota_bytes?)));
+    let quotas =
+        quotas.filter_map(|(name, quota)| Some((vec![("store", *name)], quota.quota_bytes?)));
     let help = "Device memory that a store may take on each device; absent without a quota";
     out.family("gpu_store_quota", Some(&Unit::Bytes), help, quotas)?;
-    let taken = tenants.iter().flat_map(|(name, one)| {
-        let chunks = one.chunk_bytes.iter();
+    let taken = tenants.iter().flat_map(|(name, tenant)| {
+        let chunks = tenant.chunk_bytes.iter();
         chunks.map(|(device, bytes)| (*name, device.to_string(), *bytes))
     });
     let taken: Vec<_> = taken.collect();

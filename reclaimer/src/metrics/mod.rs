@@ -1,7 +1,7 @@
 //! Metrics for Prometheus: counters that passes add to, and gauges from the latest [`NodeStatus`]
 //! at each scrape.
 //!
-//! Labels name configured stores and values that are known in advance, never objects or models, so
+//! Labels name configured stores and values known in advance, never objects or models, so
 //! the number of series is bounded. Counters start at 0 with the daemon. Gauges appear with the
 //! first pass.
 
@@ -201,7 +201,7 @@ impl Metrics {
     }
 
     /// Counts under the store's name, or under an empty one where it is not configured: a name that
-    /// somebody else chose makes no series. The lock is held meanwhile, so that no series comes
+    /// someone else chose makes no series. The lock is held meanwhile, so that no series comes
     /// back after its store is gone.
     fn with_store(&self, store: Option<&str>, count: impl FnOnce(&str)) {
         let known = self.stores.read().unwrap_or_else(PoisonError::into_inner);

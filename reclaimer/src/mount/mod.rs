@@ -69,7 +69,7 @@ pub struct Ensured {
     pub room: TmpfsSize,
     /// User that owns the stores.
     pub user: u32,
-    /// Number of files that were given to that user.
+    /// Number of files given to that user.
     pub handed_over: u64,
 }
 

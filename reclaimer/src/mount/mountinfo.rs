@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, statx};
 
-/// Of the thread, not of the process: a thread can be in a mount namespace of its own.
+/// Of the thread, not of the process: a thread can be in its own mount namespace.
 const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
 
 /// One mount.
@@ -18,7 +18,7 @@ pub struct MountEntry {
     pub id: u64,
     /// The file system's device, as `major:minor`.
     pub device: String,
-    /// The directory of the file system that is seen at the mount point.
+    /// The directory of the file system seen at the mount point.
     pub root: PathBuf,
     /// Mount point, as this process sees it.
     pub mount_point: PathBuf,

@@ -3,7 +3,7 @@
 use super::{MountConfig, MountError, ensure_mount, is_tmpfs_mount};
 use crate::store::StoreConfig;
 
-/// Mounts the tmpfs or adopts the one that is there, and makes the stores that are configured on
+/// Mounts the tmpfs or adopts the one that is there, and makes the stores configured on
 /// it. One that cannot be made as configured is used as it is: pods go on as before, and `complain`
 /// gets the error.
 ///

@@ -53,7 +53,7 @@ pub(super) fn create(config: &MountConfig, selinux: bool) -> io::Result<Vec<Note
     Ok(notes)
 }
 
-/// Changes the one that is mounted at `path`, for all its users.
+/// Changes the one mounted at `path`, for all its users.
 pub(super) fn change(path: &Path, changes: &Changes) -> io::Result<Vec<Note>> {
     let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_SYMLINK_NOFOLLOW;
     let context = Context(fspick(CWD, path, flags)?);
@@ -80,7 +80,7 @@ impl Context {
             .map_err(|error| self.explained(&format!("set `{option}={value}`"), error))
     }
 
-    /// Sets an option that older kernels, or kernels that were built without it, do not know; the
+    /// Sets an option that older kernels, or kernels built without it, do not know; the
     /// note says that it is left out.
     fn set_if_known(&self, option: &'static str, value: Option<&str>) -> io::Result<Option<Note>> {
         let set = match value {

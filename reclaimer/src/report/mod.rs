@@ -132,7 +132,7 @@ pub struct RecordStatus {
 pub struct VolumeStatus {
     /// Number of idmapped ones: no user of a container owns a file there.
     pub idmapped: u64,
-    /// Number of others: of pods with users of their own, of earlier daemons, or all.
+    /// Number of others: of pods with their own users, of earlier daemons, or all.
     pub plain: u64,
     /// The reason that new volumes are not idmapped; none where they are.
     pub plain_because: Option<String>,
@@ -363,7 +363,7 @@ pub struct StorePass {
     pub store: String,
     /// Freed objects by reason; in a dry run, those that would be freed.
     pub freed: BTreeMap<Reason, Amount>,
-    /// Objects that were planned to be freed and turned out to be mapped: the protocol kept them.
+    /// Objects planned to be freed and turned out to be mapped: the protocol kept them.
     pub kept_by_lock: u64,
     /// Records removed because their objects are gone, or to stay within the store's limits.
     pub records_removed: u64,

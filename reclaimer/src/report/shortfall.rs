@@ -93,7 +93,7 @@ impl Blocker {
 }
 
 impl ShortfallStatus {
-    /// A goal that is missed by `missing_bytes`, because of the bytes in `kept`.
+    /// A goal missed by `missing_bytes`, because of the bytes in `kept`.
     pub fn new(stores: Vec<String>, goal: Goal, missing_bytes: u64, kept: &KeptBytes) -> Self {
         let (goal, larger) = match goal {
             Goal::Requests => ("requests", "give the store a larger size or limit_bytes"),

@@ -18,7 +18,7 @@ struct Counts {
     users: HashMap<u32, usize>,
 }
 
-/// A connection that was admitted; it counts until this is dropped.
+/// An admitted connection; it counts until this is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     admission: Arc<Admission>,

@@ -36,7 +36,7 @@ pub struct Socket {
 
 impl Socket {
     /// Listens in the store at `root`, which requests call `name`. Takes the place of a socket on
-    /// which nobody listens. Blocks while another daemon does the same, for 5 s at most.
+    /// which no one listens. Blocks while another daemon does the same, for 5 s at most.
     ///
     /// # Errors
     /// [`SocketError::Takeover`] if a daemon listens there, or the file is not a socket of this user;
@@ -79,7 +79,7 @@ impl Socket {
         self
     }
 
-    /// Makes room for nobody here: clients can only read the store, root of a container among them.
+    /// Makes room for no one here: clients can only read the store, root of a container among them.
     /// All are admitted within [`Limits::per_user`](super::Limits::per_user).
     #[must_use]
     pub fn for_readers(mut self, readers_only: bool) -> Self {
@@ -102,14 +102,14 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if let Err(error) = self.unlink() {
-            // The next daemon finds that nobody listens, and removes it.
+            // The next daemon finds that no one listens, and removes it.
             tracing::warn!(%error, "the daemon's socket was left behind");
         }
     }
 }
 
 /// Takes the lock that keeps other daemons from changing the name. Without it, one could start
-/// between the check that nobody listens and the replacement.
+/// between the check that no one listens and the replacement.
 ///
 /// `None` if a process that can only read has put a lock in the way: it is no daemon, and does not
 /// keep this one from starting.

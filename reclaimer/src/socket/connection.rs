@@ -169,7 +169,7 @@ impl Client {
         };
         tokio::select! {
             answered = timeout(self.answer, asked) => Ok(self.answered(answered.ok().flatten())),
-            // Nobody waits for the answer any more, and its maker can see so.
+            // No one waits for the answer any more, and its maker can see so.
             early = frames.disturbed() => if early {
                 let text = "one request at a time: wait for the answer".to_owned();
                 Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))

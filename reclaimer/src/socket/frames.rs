@@ -255,6 +255,6 @@ fn is_passing(error: &io::Error) -> bool {
 
 async fn acquired(semaphore: &Arc<Semaphore>) -> io::Result<OwnedSemaphorePermit> {
     let permit = Arc::clone(semaphore).acquire_owned().await;
-    // Nobody closes it.
+    // No one closes it.
     permit.map_err(io::Error::other)
 }

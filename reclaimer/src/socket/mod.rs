@@ -88,7 +88,7 @@ pub enum RoomAnswer {
     Made {
         /// Number of bytes that are free now.
         free_bytes: u64,
-        /// Number of bytes that were freed for this request.
+        /// Number of bytes freed for this request.
         freed_bytes: u64,
     },
     /// There is not enough room. The agent does not reclaim by itself then.
@@ -107,7 +107,7 @@ pub enum Fault {
     Protocol(Peer, ErrorCode, String),
     /// It sent nothing for too long, or did not take its answer.
     Stalled(Peer),
-    /// Nobody answered its request in time, or at all.
+    /// No one answered its request in time, or at all.
     Unanswered(Peer),
     /// Connections cannot be accepted now, for this reason.
     Accept(String),

@@ -2,7 +2,7 @@
 
 use super::StoreConfig;
 
-/// Stores of namespaces that were found.
+/// Stores of found namespaces.
 #[derive(Debug, Default)]
 pub(crate) struct FoundStores {
     /// Those that are not known yet, by name.

@@ -170,7 +170,7 @@ path = "run/c"
             "{line} {field} {message}\n{found:#?}"
         );
     }
-    // Values of a table that was read in part are checked, those of the unreadable parts are not.
+    // Values of a table read in part are checked, those of the unreadable parts are not.
     assert!(
         !found.iter().any(|(_, field, _)| *field == "stores"),
         "{found:#?}"

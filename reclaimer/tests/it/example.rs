@@ -135,7 +135,7 @@ fn settings_that_are_commented_out_show_their_defaults() {
         let shown = shown.unwrap_or_else(|| panic!("no {path}"));
         assert_eq!(shown.1, default, "{path}");
     }
-    // Optional tables have defaults of their own.
+    // Optional tables have their own defaults.
     let optional =
         "[gpu_mirror]\ndevice_bytes = 34359738368\n[[stores]]\nname = \"a\"\npath = \"/a\"\n";
     let defaults = serde_json::to_value(parsed(optional)).unwrap();

@@ -1,4 +1,4 @@
-//! The GPU mirror as a process of its own, and the broker's talk with it. The device is simulated.
+//! The GPU mirror as its own process, and the broker's talk with it. The device is simulated.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -303,7 +303,7 @@ fn a_process_that_was_killed_is_followed_by_one_that_takes_its_sockets_and_store
         [3; 5000],
         "its mapping stays"
     );
-    // Nobody makes a pass: the broker's thread notices the new process by itself.
+    // No one makes a pass: the broker's thread notices the new process by itself.
     let next = place.mirror();
     broker.until_it_runs();
     let again = place.load(object);

@@ -8,7 +8,7 @@ use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 use tetris_node::mount::MountEntry;
 
-/// Moves this thread, and those that it starts, to a namespace of its own. `false` for who is not
+/// Moves this thread, and those that it starts, to its own namespace. `false` for who is not
 /// root, which is said.
 pub fn enter() -> bool {
     if !nix::unistd::geteuid().is_root() {

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 /// The identifier of every pod that no test has given another one.
 pub const POD_UID: &str = "1a2b";
 
-/// The API server. A namespace is there once somebody asks for it, until it is removed. Clones
+/// The API server. A namespace is there once someone asks for it, until it is removed. Clones
 /// share it.
 #[derive(Clone)]
 pub struct Api {
@@ -33,7 +33,7 @@ struct Objects {
     made: BTreeMap<String, u64>,
     removed: BTreeSet<String>,
     pods: BTreeMap<(String, String), String>,
-    /// Pods with users of their own.
+    /// Pods with their own users.
     own_users: BTreeSet<(String, String)>,
     /// Pods of nodes, with their annotations.
     running: Vec<Value>,
@@ -112,7 +112,7 @@ impl Api {
         self.change(|state| state.pods.insert(key, uid.to_owned()));
     }
 
-    /// Gives the pod of this name users of its own.
+    /// Gives the pod of this name its own users.
     #[allow(dead_code, reason = "not every binary of tests has such pods")]
     pub fn set_own_users(&self, namespace: &str, name: &str) {
         let key = (namespace.to_owned(), name.to_owned());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Waits until a file's ctime is as old as it has to be for its identity to be bound (LAYOUT.md 8).
+/// Waits until a file's ctime is as old as it must be for its identity to be bound (LAYOUT.md 8).
 /// No call sets a ctime.
 pub fn settle(path: &Path) {
     const GRANULARITY: Duration = Duration::from_millis(100);

@@ -118,7 +118,7 @@ fn findings(model: &BenchModel, rounds: &[Round]) -> Findings {
         gain(&mut findings, "first product", overlapped.0, loaded.0);
         gain(&mut findings, "whole pass", overlapped.1, loaded.1);
     }
-    let first = matrices(model).first().map_or(0, |one| one.object.len);
+    let first = matrices(model).first().map_or(0, |entry| entry.object.len);
     findings.figure("size of the model", Unit::Bytes, model.bytes() as f64);
     findings.figure("size of the first matrix", Unit::Bytes, first as f64);
     findings.note("times start before connecting; kernels are compiled before; copies are in the order of use, and the first way of waiting alternates");

@@ -55,7 +55,7 @@ fn next(
         .collect();
     idle.sort();
     for &(_, gpu) in &idle {
-        if let Some(waited) = pool.gpu_mut(gpu).and_then(|one| one.local.pop_front()) {
+        if let Some(waited) = pool.gpu_mut(gpu).and_then(|entry| entry.local.pop_front()) {
             return Some((waited, gpu));
         }
         if let Some(found) = hit_or_limit(now_us, queue, pool, gpu, limit) {
@@ -132,14 +132,14 @@ enum Place {
 
 /// Algorithm 2.
 fn place(now_us: u64, pool: &Pool, gpu: GpuId, model: ModelId) -> Place {
-    let idle = pool.holders(model).find(|(_, one)| one.is_idle());
+    let idle = pool.holders(model).find(|(_, holder)| holder.is_idle());
     if let Some((other, _)) = idle {
         return Place::Run(other);
     }
     let load_us = pool.profiled_load_us(model);
     let busy = pool
         .holders(model)
-        .find(|(_, one)| pool.busy_us(now_us, one) < load_us);
+        .find(|(_, holder)| pool.busy_us(now_us, holder) < load_us);
     if let Some((other, _)) = busy {
         return Place::Local(other);
     }

@@ -68,7 +68,7 @@ fn next(queue: &mut GlobalQueue, pool: &Pool, rules: TorporRules) -> Option<(Wai
     pool.idle().next()?;
     let mut order: Vec<(bool, usize)> = queue
         .iter()
-        .map(|one| rules.by_required_count && pool.is_low(one.request.function))
+        .map(|queue| rules.by_required_count && pool.is_low(queue.request.function))
         .enumerate()
         .map(|(at, low)| (low, at))
         .collect();
@@ -114,7 +114,7 @@ fn place(pool: &Pool, rules: TorporRules, request: &GpuRequest) -> Option<GpuId>
             };
             let light = pool
                 .model(loading)
-                .is_some_and(|one| is_light(one, &pool.topology, rules.light_permille));
+                .is_some_and(|model| is_light(model, &pool.topology, rules.light_permille));
             if light { Ok(1) } else { Err(2_u8) }
         });
         heaviest.unwrap_or_else(|heavy| heavy)
@@ -146,7 +146,7 @@ fn victims(pool: &Pool, gpu: GpuId, rules: TorporRules) -> Vec<ModelId> {
             .holders(id)
             .any(|(other, _)| other != gpu && topology.same_node(other, gpu));
         let model = pool.model(id);
-        let light = model.is_some_and(|one| is_light(one, topology, rules.light_permille));
+        let light = model.is_some_and(|model| is_light(model, topology, rules.light_permille));
         (!replica, !light, used_us)
     })
 }

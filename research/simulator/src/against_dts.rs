@@ -67,7 +67,7 @@ pub struct Exception {
 /// A cause of an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// DTS has spare capacity that nobody planned.
+    /// DTS has spare capacity that no one planned.
     CloseFit,
     /// A function grew in several steps.
     Pieces,

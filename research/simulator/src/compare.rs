@@ -77,7 +77,10 @@ pub struct Comparison {
 impl Grid {
     /// Returns the names of cells and their applications.
     pub fn cells(&self) -> Vec<(&'static str, Vec<Application>)> {
-        let each = self.applications.iter().map(|&one| (one.name(), vec![one]));
+        let each = self
+            .applications
+            .iter()
+            .map(|&application| (application.name(), vec![application]));
         let together = self.applications.repeat(self.together);
         let together = (!together.is_empty()).then_some((TOGETHER, together));
         each.chain(together).collect()
@@ -122,7 +125,7 @@ pub fn compare(grid: Grid, clock: &mut dyn FnMut() -> u64) -> Result<Comparison,
     let loads = grid.scenario(&Application::ALL, TraceKind::Stable);
     Ok(Comparison {
         claims: check(&runs),
-        savings: savings(&runs, |one| loads.mean_of(one)),
+        savings: savings(&runs, |entry| loads.mean_of(entry)),
         models: MODELS.to_vec(),
         runs,
         grid,

@@ -111,7 +111,7 @@ pub struct RunOutcome {
     pub queue: QueueTimes,
     /// Memory of instances and of tensors, all nodes together, in bytes.
     pub memory_bytes: Samples,
-    /// Size of files that the page caches have and nobody maps, in bytes: free memory.
+    /// Size of files that the page caches have and no one maps, in bytes: free memory.
     pub cached_bytes: Samples,
     /// CPU of instances, in millicores.
     pub cpu_millis: Samples,

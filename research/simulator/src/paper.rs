@@ -156,7 +156,8 @@ pub struct Saving {
 pub fn savings(runs: &[PolicyRun], load: impl Fn(Application) -> Rate) -> Vec<Saving> {
     let mut all = Vec::new();
     for (against, _) in SAVED_TENTHS_GB {
-        let each = Application::ALL.map(|one| Some((saved(runs, against, one)?, load(one))));
+        let each = Application::ALL
+            .map(|pplication| Some((saved(runs, against, pplication)?, load(pplication))));
         let saving = |application, parts: &[(i128, Rate)]| {
             let bytes: i128 = parts.iter().map(|(bytes, _)| bytes).sum();
             let load: Rate = parts.iter().map(|&(_, load)| load).sum();
@@ -230,13 +231,13 @@ mod tests {
             runs.push(run(Policy::Dts, application, 100));
             runs.push(run(Policy::Photons, application, 700));
         }
-        let all = savings(&runs, |one| match one {
+        let all = savings(&runs, |entry| match entry {
             Application::Ss => Rate::from_rps(300),
             _ => Rate::from_rps(100),
         });
-        let bytes: Vec<i64> = all.iter().map(|one| one.bytes_per_100_rps).collect();
+        let bytes: Vec<i64> = all.iter().map(|saving| saving.bytes_per_100_rps).collect();
         assert_eq!(bytes, [600, 600, 200, 600, 400]);
         assert_eq!(all[4].application, None);
-        assert!(all.iter().all(|one| one.against == Policy::Photons));
+        assert!(all.iter().all(|saving| saving.against == Policy::Photons));
     }
 }

@@ -78,7 +78,7 @@ impl<T> Server<T> {
             return Next::Wait(until_us);
         }
         let size = self.batch.min(self.queue.len());
-        let requests: Vec<T> = self.queue.drain(..size).map(|(_, one)| one).collect();
+        let requests: Vec<T> = self.queue.drain(..size).map(|(_, queue)| queue).collect();
         self.busy += 1;
         self.in_work += requests.len() as u64;
         Next::Work(requests)

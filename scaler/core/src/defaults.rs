@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::scale_in::ScaleInConfig;
 
-/// Times and weights with which the operator decides where nobody sets others. The command line and
+/// Times and weights with which the operator decides where no one sets others. The command line and
 /// the resources of `tetris-scaler` take their defaults from here, and so does the simulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -136,7 +136,7 @@ pub struct GpuView {
     /// Type of the device.
     pub kind: GpuType,
     /// Room of the node's GPU mirror for the tensors of these functions, in bytes, as if none of
-    /// their instances ran. Tensors that nobody holds leave when others need the room, so they do
+    /// their instances ran. Tensors that no one holds leave when others need the room, so they do
     /// not count.
     pub tensor_bytes: u64,
     /// Room for private memory of instances, in bytes, as if none of these functions' ran.
@@ -191,7 +191,7 @@ impl GpuRoom {
         }
     }
 
-    /// Returns the room that an object of `bytes` takes, and the bytes that have to be copied.
+    /// Returns the room that an object of `bytes` takes, and the bytes that must be copied.
     pub(crate) fn of_object(&self, (id, bytes): (ObjectId, u64)) -> (u64, u64) {
         match (self.held.contains(&id), self.resident.contains(&id)) {
             (true, _) => (0, 0),
@@ -242,7 +242,7 @@ impl GpuRoom {
     }
 }
 
-/// Returns the GPU of this type that has to copy least, and among equals the one with most time and
+/// Returns the GPU of this type that must copy least, and among equals the one with most time and
 /// memory left; `None` if none has room.
 pub fn best_gpu(gpus: &[GpuRoom], needs: &GpuNeeds, tensors: &ModelTensors) -> Option<usize> {
     let of_type = gpus.iter().enumerate();

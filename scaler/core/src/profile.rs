@@ -48,9 +48,14 @@ impl Profile {
             return Err(ProfileError::Count { found });
         }
         let mut seen = std::collections::BTreeMap::new();
-        for (second, one) in configurations.iter().enumerate() {
-            let kind = one.gpu().map(|gpu| gpu.kind);
-            let setting = (one.cpu_millis(), one.batch(), one.concurrency(), kind);
+        for (second, configuration) in configurations.iter().enumerate() {
+            let kind = configuration.gpu().map(|gpu| gpu.kind);
+            let setting = (
+                configuration.cpu_millis(),
+                configuration.batch(),
+                configuration.concurrency(),
+                kind,
+            );
             if let Some(first) = seen.insert(setting, second) {
                 return Err(ProfileError::Duplicate { first, second });
             }
@@ -66,7 +71,7 @@ impl Profile {
     /// Returns the configurations that meet `slo`, with their indices.
     pub fn feasible(&self, slo: Slo) -> impl Iterator<Item = (usize, &Configuration)> {
         let all = self.0.iter().enumerate();
-        all.filter(move |(_, one)| one.meets(slo))
+        all.filter(move |(_, entry)| entry.meets(slo))
     }
 
     /// Smallest objective that some configuration meets, in microseconds.

@@ -168,7 +168,7 @@ impl Dispatcher {
         Ok(self.request(now_us, id, wait_us, None))
     }
 
-    /// Queues a request that may go to some instances alone. Nobody knows how many others wait for
+    /// Queues a request that may go to some instances alone. No one knows how many others wait for
     /// the same ones, so its wait is not estimated: a full queue alone refuses it.
     ///
     /// # Errors
@@ -185,8 +185,9 @@ impl Dispatcher {
         self.advance(now_us);
         let waiting = self.waiting.len();
         let mut known = self.instances.iter();
-        let starts =
-            known.any(|(id, one)| among.contains(id) && one.free(now_us, &self.rules, waiting) > 0);
+        let starts = known.any(|(id, instance)| {
+            among.contains(id) && instance.free(now_us, &self.rules, waiting) > 0
+        });
         if waiting >= self.rules.queue && !starts {
             return Err(self.full(now_us));
         }
@@ -268,7 +269,7 @@ impl Dispatcher {
                 let other = late.then(|| self.gives_way(request, instance, now_us));
                 return Some((other.flatten().unwrap_or(request.id), instance));
             }
-            // Where one that may go to all instances has to wait, no instance has room for anybody.
+            // Where one that may go to all instances must wait, no instance has room for anybody.
             request.among.as_ref()?;
         }
         None
@@ -283,18 +284,18 @@ impl Dispatcher {
         let slow = self.instances.get(&instance)?;
         let result_us = now_us.saturating_add(slow.estimate_us(now_us));
         let mut later = self.waiting.due_from(request.deadline_us);
-        let next = later.find(|one| {
-            let gets = || one.deadline_us >= result_us || !self.has_time(one, now_us);
-            one.id != request.id && one.allows(instance) && gets()
+        let next = later.find(|entry| {
+            let gets = || entry.deadline_us >= result_us || !self.has_time(entry, now_us);
+            entry.id != request.id && entry.allows(instance) && gets()
         });
-        next.map(|one| one.id)
+        next.map(|later| later.id)
     }
 
     /// Returns true if an instance could still serve a request in time, once it has room.
     fn has_time(&self, request: &Request, now_us: u64) -> bool {
-        self.instances.iter().any(|(&id, one)| {
-            let result_us = now_us.saturating_add(one.latency_us());
-            one.is_available() && request.allows(id) && result_us <= request.deadline_us
+        self.instances.iter().any(|(&id, instance)| {
+            let result_us = now_us.saturating_add(instance.latency_us());
+            instance.is_available() && request.allows(id) && result_us <= request.deadline_us
         })
     }
 
@@ -352,8 +353,11 @@ impl Dispatcher {
     /// request without any other event.
     pub fn next_us(&self) -> Option<u64> {
         let expiry = self.waiting.expires_us()?;
-        let ejected = self.instances.values().filter(|one| !one.draining);
-        let ends = ejected.filter_map(|one| one.health.ejected_until_us());
+        let ejected = self
+            .instances
+            .values()
+            .filter(|instance| !instance.draining);
+        let ends = ejected.filter_map(|instance| instance.health.ejected_until_us());
         Some(ends.fold(expiry, u64::min))
     }
 
@@ -370,26 +374,31 @@ impl Dispatcher {
             available: self
                 .instances
                 .values()
-                .filter(|one| one.is_available())
+                .filter(|instance| instance.is_available())
                 .count(),
         }
     }
 
     /// Loads of its instances, by their number.
     pub fn instances(&self) -> impl Iterator<Item = InstanceLoad> + '_ {
-        self.instances.iter().map(|(&instance, one)| InstanceLoad {
-            instance,
-            outstanding: one.outstanding,
-            room: one.room_now(self.now_us, &self.rules, self.waiting.len()),
-            draining: one.draining,
-            ejected: one.health.is_ejected(),
-            slowdown_permille: one.slowdown.permille(),
-        })
+        self.instances
+            .iter()
+            .map(|(&instance, entry)| InstanceLoad {
+                instance,
+                outstanding: entry.outstanding,
+                room: entry.room_now(self.now_us, &self.rules, self.waiting.len()),
+                draining: entry.draining,
+                ejected: entry.health.is_ejected(),
+                slowdown_permille: entry.slowdown.permille(),
+            })
     }
 
     /// Counts a failure of an instance, and ejects it if enough others stay.
     fn failed(&mut self, now_us: u64, flight: &Flight, unreachable: bool) {
-        let staying = self.instances.values().filter(|one| !one.draining);
+        let staying = self
+            .instances
+            .values()
+            .filter(|instance| !instance.draining);
         let (all, ejected) = staying.fold((0_u64, 0_u64), |(all, ejected), one| {
             (
                 all.saturating_add(1),
@@ -412,7 +421,7 @@ impl Dispatcher {
     /// The instance that has the request, if it is still there.
     fn of(&mut self, flight: &Flight) -> Option<&mut Instance> {
         let instance = self.instances.get_mut(&flight.instance);
-        instance.filter(|one| one.birth == flight.birth)
+        instance.filter(|instance| instance.birth == flight.birth)
     }
 
     fn advance(&mut self, now_us: u64) {
@@ -431,8 +440,8 @@ impl Dispatcher {
     fn starts(&self, now_us: u64) -> bool {
         let waiting = self.waiting.len();
         let mut free = 0_u64;
-        self.instances.values().any(|one| {
-            free = free.saturating_add(one.free(now_us, &self.rules, waiting));
+        self.instances.values().any(|instance| {
+            free = free.saturating_add(instance.free(now_us, &self.rules, waiting));
             free > waiting as u64
         })
     }
@@ -470,12 +479,18 @@ impl Dispatcher {
     }
 
     /// Estimated time that a new request waits, and the least time until its result after that, in
-    /// microseconds. `None` without an instance that takes requests: nobody knows when one will.
+    /// microseconds. `None` without an instance that takes requests: no one knows when one will.
     fn estimate(&self, now_us: u64) -> Option<(u64, u64)> {
-        let available = || self.instances.values().filter(|one| one.is_available());
-        let latency_us = available().map(|one| one.capacity.latency_us).min()?;
+        let available = || {
+            self.instances
+                .values()
+                .filter(|instance| instance.is_available())
+        };
+        let latency_us = available()
+            .map(|instance| instance.capacity.latency_us)
+            .min()?;
         let waiting = self.waiting.len();
-        let free = available().map(|one| one.free(now_us, &self.rules, waiting));
+        let free = available().map(|instance| instance.free(now_us, &self.rules, waiting));
         let free = free.fold(0, u64::saturating_add);
         let behind = (waiting as u64).saturating_add(1).saturating_sub(free);
         Some((self.work_off_us(now_us, behind)?, latency_us))
@@ -483,8 +498,11 @@ impl Dispatcher {
 
     /// Estimated time until `requests` of the queue are dispatched, in microseconds.
     fn work_off_us(&self, now_us: u64, requests: u64) -> Option<u64> {
-        let available = self.instances.values().filter(|one| one.is_available());
-        let weights = available.map(|one| one.weight(now_us, &self.rules));
+        let available = self
+            .instances
+            .values()
+            .filter(|instance| instance.is_available());
+        let weights = available.map(|instance| instance.weight(now_us, &self.rules));
         let all = weights.fold(0, u64::saturating_add) / u64::from(self.rules.gateways.max(1));
         if all == 0 {
             return None;

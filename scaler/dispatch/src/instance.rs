@@ -112,7 +112,7 @@ impl Instance {
             .batches
             .len()
             .saturating_sub(usize::from(open.is_some()));
-        let ahead = open.map_or(0, |one| u64::from(one.requests));
+        let ahead = open.map_or(0, |entry| u64::from(entry.requests));
         closed as u64 >= u64::from(self.capacity.concurrency) && ahead.saturating_add(free) < batch
     }
 
@@ -216,11 +216,11 @@ impl Instance {
     /// Loses a request of a batch: it is done, or left.
     pub(crate) fn release(&mut self, batch: u64, answered: bool) {
         self.outstanding = self.outstanding.saturating_sub(1);
-        let of = self.batches.iter_mut().find(|one| one.number == batch);
+        let of = self.batches.iter_mut().find(|entry| entry.number == batch);
         if let Some(one) = of {
             one.requests = one.requests.saturating_sub(1);
             one.answered |= answered;
-            self.batches.retain(|one| one.requests > 0);
+            self.batches.retain(|batch| batch.requests > 0);
         }
     }
 }

@@ -5,6 +5,6 @@
 pub enum Outcome {
     /// The instance answered.
     Served,
-    /// The instance broke off, answered with a fault of its own, or not in time.
+    /// The instance broke off, answered with its own fault, or not in time.
     Failed,
 }

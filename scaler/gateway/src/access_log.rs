@@ -8,7 +8,7 @@ use crate::client_address::ClientAddress;
 use crate::function_name::FunctionName;
 use crate::problem::Problem;
 
-/// Longest part of a path that is logged, in bytes.
+/// Longest part of a logged path, in bytes.
 const PATH: usize = 256;
 
 /// An event that is being filled.

@@ -16,7 +16,7 @@ const TURN: usize = 8 << 10;
 #[derive(Debug)]
 pub(crate) struct BoundedReads<S> {
     stream: S,
-    /// Number of bytes that were read in this turn.
+    /// Number of bytes read in this turn.
     read: usize,
 }
 

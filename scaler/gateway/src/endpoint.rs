@@ -11,7 +11,7 @@ use crate::pool::Pool;
 pub struct Instance {
     /// Identity: another instance at the same address has another one.
     pub key: String,
-    /// Name for reports, such as the pod's.
+    /// Name for reports, e.g. the pod's.
     pub name: String,
     /// Name of its configuration, for metrics.
     pub configuration: String,
@@ -26,7 +26,7 @@ pub struct Instance {
 /// Server of an instance, with its connections.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// Name for reports, such as the pod's.
+    /// Name for reports, e.g. the pod's.
     pub name: String,
     /// Name of its configuration.
     pub configuration: String,

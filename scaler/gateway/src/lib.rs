@@ -7,7 +7,7 @@
 //! - [`config`]: the file of functions and their endpoints
 //! - `cluster`: functions and instances of a cluster
 //! - `callers`: who sends a request, and whether its function is for them
-//! - [`function`]: a function, with instances of its own or a pool of GPUs
+//! - [`function`]: a function, with its own instances or a pool of GPUs
 //! - `instances`: queue and instances of one function
 //! - [`gpu`]: pools of GPUs, to which requests of many functions are bound when they are dispatched
 //! - [`routes`]: the function of a request, by path and host
@@ -19,7 +19,7 @@
 //!
 //! **Guarantees.** A request is sent again only if nothing of it was sent, or if the configuration
 //! calls its function idempotent and no answer has begun. It takes a slot of an instance only once its
-//! body is complete: a slow client occupies nobody. Each request that goes on has its length in one
+//! body is complete: a slow client occupies no one. Each request that goes on has its length in one
 //! header, which the gateway wrote.
 
 #![forbid(unsafe_code)]

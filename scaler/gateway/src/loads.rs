@@ -94,9 +94,9 @@ fn page(function: &Function, metrics: &Metrics) -> FunctionPage {
         oldest_wait_ms: ms(function.oldest_wait()),
         latency,
         instances: instances
-            .map(|one| InstancePage {
-                pod: one.name,
-                outstanding: one.load.outstanding,
+            .map(|instance| InstancePage {
+                pod: instance.name,
+                outstanding: instance.load.outstanding,
             })
             .collect(),
     }

@@ -16,7 +16,7 @@ const OF_EIGHT: u64 = 8;
 const HEADS: u64 = 2;
 const BODIES: u64 = 3;
 const PAGES: u64 = 1;
-/// Largest budgets that are used without a configured one.
+/// Largest budgets used without a configured one.
 const MOST_HEADS: u64 = 1 << 30;
 const MOST_BODIES: u64 = 256 << 20;
 /// Largest budget for pages of executors, of which one gets half. Pages are held for a moment.

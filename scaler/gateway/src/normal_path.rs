@@ -1,6 +1,6 @@
 //! Paths in the one form that rules are matched against and instances get.
 //!
-//! Servers differ in how they read a path: some resolve `..`, join slashes or decode letters. A rule that is checked on
+//! Servers differ in how they read a path: some resolve `..`, join slashes or decode letters. A rule checked on
 //! one form and carried out on another can be walked around. So the forms that all agree on are resolved (RFC 3986 6.2.2),
 //! and those that they do not agree on are refused.
 

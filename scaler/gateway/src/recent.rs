@@ -37,12 +37,12 @@ struct Part {
 }
 
 impl Recent {
-    /// Number of requests that were admitted.
+    /// Number of admitted requests.
     pub(crate) const fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Counts a request that was admitted.
+    /// Counts an admitted request.
     pub(crate) fn arrived(&mut self) {
         self.requests = self.requests.saturating_add(1);
     }

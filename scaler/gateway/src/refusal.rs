@@ -24,7 +24,7 @@ pub enum Refusal {
     /// No instance is one of those that the request may go to.
     #[error("none of the instances that the request may go to is known")]
     NotEligible,
-    /// The function has no instances of its own.
+    /// The function has no its own instances.
     #[error("a pool of GPUs serves it: send requests to the gateway's own address")]
     ProxyOnly,
     /// No executor has the model of the function.

@@ -176,7 +176,7 @@ mod tests {
     use tetris_scaler_dispatch::Rules;
 
     fn route(namespace: &str, name: &str, hosts: &[&str], models: &[&str]) -> Route {
-        let owned = |all: &[&str]| all.iter().map(|&one| one.to_owned()).collect();
+        let owned = |all: &[&str]| all.iter().map(|&default| default.to_owned()).collect();
         let name = FunctionName {
             namespace: namespace.to_owned(),
             name: name.to_owned(),

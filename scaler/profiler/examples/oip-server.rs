@@ -149,7 +149,7 @@ async fn metadata(State(server): State<Arc<Server>>) -> Result<Json<Value>, Stat
     parsed.map(Json).map_err(|_| StatusCode::IM_A_TEAPOT)
 }
 
-/// Statistics of Triton's extension: every request is a batch of its own.
+/// Statistics of Triton's extension: every request is its own batch.
 async fn statistics(State(server): State<Arc<Server>>) -> Result<Json<Value>, StatusCode> {
     let millis = server.args.gpu_ms.ok_or(StatusCode::NOT_FOUND)?;
     let count = server.answered.load(std::sync::atomic::Ordering::Relaxed);

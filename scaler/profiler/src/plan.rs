@@ -102,12 +102,12 @@ pub fn ruled_out(
 fn late(setting: Setting, measured: &[Measurement], bound: SloBound) -> Option<RuledOut> {
     let allowed_micros = bound.allows(setting.batch);
     let limit = allowed_micros.saturating_mul(100 + TOLERANCE_PERCENT) / 100;
-    measured.iter().find_map(|one| {
-        let by = one.setting;
+    measured.iter().find_map(|entry| {
+        let by = entry.setting;
         let smaller = by.cpu_millis == setting.cpu_millis
             && by.batch <= setting.batch
             && by.concurrency <= setting.concurrency;
-        let micros = one.latency.at(bound.percentile);
+        let micros = entry.latency.at(bound.percentile);
         (smaller && micros > limit).then_some(RuledOut::Late {
             by,
             micros,
@@ -119,17 +119,17 @@ fn late(setting: Setting, measured: &[Measurement], bound: SloBound) -> Option<R
 fn saturated(setting: Setting, measured: &[Measurement]) -> Option<RuledOut> {
     let mut fewer: Vec<_> = measured
         .iter()
-        .filter(|one| one.setting.cpu_millis == setting.cpu_millis)
-        .filter(|one| one.setting.batch == setting.batch)
-        .filter(|one| one.setting.concurrency < setting.concurrency)
+        .filter(|entry| entry.setting.cpu_millis == setting.cpu_millis)
+        .filter(|entry| entry.setting.batch == setting.batch)
+        .filter(|entry| entry.setting.concurrency < setting.concurrency)
         .collect();
-    fewer.sort_unstable_by_key(|one| one.setting.concurrency);
+    fewer.sort_unstable_by_key(|entry| entry.setting.concurrency);
     let [rest @ .., before, last] = &fewer[..] else {
         return None;
     };
     let better = rest
         .iter()
-        .find(|one| dominates(one, before) && dominates(one, last))?;
+        .find(|entry| dominates(entry, before) && dominates(entry, last))?;
     Some(RuledOut::Saturated { by: better.setting })
 }
 

@@ -140,7 +140,10 @@ pub fn grid(
         })
         .collect();
     settings.sort_unstable();
-    match settings.iter().find(|one| one.clients() > MAX_CLIENTS) {
+    match settings
+        .iter()
+        .find(|setting| setting.clients() > MAX_CLIENTS)
+    {
         Some(&Setting {
             batch, concurrency, ..
         }) => Err(GridError::Clients { batch, concurrency }),

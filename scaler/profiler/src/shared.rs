@@ -130,7 +130,9 @@ impl SharedStore {
                 continue;
             };
             let mut objects = manifest.objects.iter();
-            if !manifest.objects.is_empty() && objects.all(|one| mapped.contains(&one.object.id)) {
+            if !manifest.objects.is_empty()
+                && objects.all(|entry| mapped.contains(&entry.object.id))
+            {
                 covered.push(record.id.to_string());
             }
         }

@@ -20,7 +20,9 @@ impl<'a> Gpus<'a> {
         let model = &function.model;
         let all = model.profile.configurations().iter().enumerate();
         let allowed = all.filter(|(at, _)| model.allowed.is_empty() || model.allowed.contains(at));
-        let needs: Vec<GpuNeeds> = allowed.filter_map(|(_, one)| one.gpu().copied()).collect();
+        let needs: Vec<GpuNeeds> = allowed
+            .filter_map(|(_, configuration)| configuration.gpu().copied())
+            .collect();
         if needs.is_empty() {
             return None;
         }
@@ -37,7 +39,10 @@ impl<'a> Gpus<'a> {
     fn usable(&self, node: &str) -> impl Iterator<Item = (&'a GpuRoom, &GpuNeeds)> {
         let gpus = self.of_node.get(node).copied().unwrap_or_default();
         gpus.iter().flat_map(move |gpu| {
-            let of_type = self.needs.iter().filter(move |one| one.kind == gpu.kind);
+            let of_type = self
+                .needs
+                .iter()
+                .filter(move |entry| entry.kind == gpu.kind);
             of_type.map(move |needs| (gpu, needs))
         })
     }
@@ -67,7 +72,8 @@ impl<'a> Gpus<'a> {
                 bytes(lacks.bytes.into())
             )),
             None => {
-                let mut types: Vec<&str> = self.needs.iter().map(|one| one.kind.as_str()).collect();
+                let mut types: Vec<&str> =
+                    self.needs.iter().map(|need| need.kind.as_str()).collect();
                 types.sort_unstable();
                 types.dedup();
                 let types = types.join(", ");
@@ -82,7 +88,7 @@ impl<'a> Gpus<'a> {
     pub(super) fn similarity(&self, node: &str) -> Similarity {
         let tensors = &self.function.model.tensors;
         let each = self.usable(node).map(|(gpu, _)| gpu.similarity(tensors));
-        let best = each.max_by_key(|one| one.resident_bytes);
+        let best = each.max_by_key(|entry| entry.resident_bytes);
         best.unwrap_or(Similarity {
             resident_bytes: 0,
             total_bytes: tensors.total_bytes(),

@@ -76,11 +76,11 @@ impl Keeper {
     /// Opens the gates that are due now. Returns the number of gates that it opened.
     pub async fn round(&mut self, pods: &BTreeMap<Key, Arc<Closed>>) -> usize {
         let now = Instant::now();
-        let uids: BTreeSet<&str> = pods.values().map(|one| one.0.uid.as_str()).collect();
+        let uids: BTreeSet<&str> = pods.values().map(|pod| pod.0.uid.as_str()).collect();
         self.seen.retain(|uid, _| uids.contains(uid.as_str()));
         self.put_off.retain(|uid, _| uids.contains(uid.as_str()));
         let mut due = Vec::new();
-        for (key, Closed(gate)) in pods.iter().map(|(key, one)| (key, one.as_ref())) {
+        for (key, Closed(gate)) in pods.iter().map(|(key, pod)| (key, pod.as_ref())) {
             let since = *self.seen.entry(gate.uid.clone()).or_insert(now);
             let is_put_off = self
                 .put_off

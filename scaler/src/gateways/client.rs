@@ -44,7 +44,7 @@ impl GatewayClient {
     ///
     /// # Errors
     ///
-    /// Fails if the gateway does not answer in time, or not with a valid page of its own.
+    /// Fails if the gateway does not answer in time, or not with its own valid page.
     pub async fn loads(&self, gateway: &Gateway) -> Result<Page, GatewayError> {
         let answered = tokio::time::timeout(TIMEOUT, self.exchange(gateway)).await;
         let answered = answered.unwrap_or_else(|_| {

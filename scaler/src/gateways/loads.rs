@@ -40,7 +40,7 @@ struct State {
 #[derive(Debug)]
 struct Known {
     gateway: Gateway,
-    /// Time of the last answer, or since which the gateway has to answer.
+    /// Time of the last answer, or since which the gateway must answer.
     heard_ms: u64,
     page: Option<(u64, Page)>,
     error: Option<GatewayError>,
@@ -133,7 +133,10 @@ impl GatewayLoads {
         if known.page.is_none() && now_ms.saturating_sub(*since) < SILENT_MS {
             *since = now_ms;
         }
-        let waiting = page.functions.iter().filter(|(_, one)| one.waiting > 0);
+        let waiting = page
+            .functions
+            .iter()
+            .filter(|(_, function)| function.waiting > 0);
         let waiting = waiting.map(|(key, _)| key.clone()).collect();
         (known.heard_ms, known.error) = (now_ms, None);
         known.page = Some((now_ms, page));
@@ -150,10 +153,10 @@ impl GatewayLoads {
     ) -> GatewayReading {
         let state = self.lock();
         let pages: Vec<&FunctionPage> = state.pages(function, now_ms).collect();
-        let latencies = pages.iter().filter_map(|one| one.latency);
-        let latency = latencies.map(|one| one.at_us(percentile)).max();
+        let latencies = pages.iter().filter_map(|page| page.latency);
+        let latency = latencies.map(|latency| latency.at_us(percentile)).max();
         let mut pods: BTreeMap<String, Rate> = BTreeMap::new();
-        for (pod, outstanding) in pages.iter().flat_map(|one| &one.outstanding) {
+        for (pod, outstanding) in pages.iter().flat_map(|page| &page.outstanding) {
             let sum = pods.entry(pod.clone()).or_default();
             *sum = sum.plus(Rate::from_rps(*outstanding));
         }
@@ -163,15 +166,22 @@ impl GatewayLoads {
             load,
             pods,
             latency: latency.ok_or_else(|| unknown.unwrap_or(LoadError::NoRequests)),
-            is_demanded: pages.iter().any(|one| one.waiting > 0 || one.in_flight > 0),
+            is_demanded: pages
+                .iter()
+                .any(|page| page.waiting > 0 || page.in_flight > 0),
         }
     }
 
     /// Returns the number of ready gateways, and of those that answered a moment before `now_ms`.
     pub fn counts(&self, now_ms: u64) -> (usize, usize) {
         let state = self.lock();
-        let ready = state.gateways.values().filter(|one| one.gateway.is_ready);
-        let answer = ready.clone().filter(|one| one.fresh(now_ms).is_some());
+        let ready = state
+            .gateways
+            .values()
+            .filter(|entry| entry.gateway.is_ready);
+        let answer = ready
+            .clone()
+            .filter(|gateway| gateway.fresh(now_ms).is_some());
         (ready.count(), answer.count())
     }
 
@@ -200,11 +210,14 @@ impl Known {
         // After a long silence as well as after a short one.
         let most = MOST_PER_MS.saturating_mul(passed_ms.max(LEAST_MEAN_MS));
         let mut risen = Vec::new();
-        for (key, one) in &page.functions {
+        for (key, function) in &page.functions {
             let last = before.functions.get(key).filter(|_| is_same_start);
             let last = last.map_or(0, |last| last.requests);
             // A counter that fell began again.
-            let count = one.requests.checked_sub(last).unwrap_or(one.requests);
+            let count = function
+                .requests
+                .checked_sub(last)
+                .unwrap_or(function.requests);
             if count > most {
                 return Err(malformed(format!(
                     "{key}: found {count} requests within {passed_ms} ms, expected at most {most}"
@@ -222,7 +235,7 @@ impl State {
         let fresh = self
             .gateways
             .values()
-            .filter_map(move |one| one.fresh(now_ms));
+            .filter_map(move |entry| entry.fresh(now_ms));
         fresh.filter_map(move |page| page.functions.get(function))
     }
 
@@ -238,9 +251,9 @@ impl State {
             return Err(error);
         }
         let (end_ms, known_ms) = self.counted(now_ms);
-        let waiting = pages.iter().map(|one| one.waiting);
+        let waiting = pages.iter().map(|page| page.waiting);
         let waiting = waiting.fold(0, u64::saturating_add);
-        let oldest_ms = pages.iter().map(|one| one.oldest_wait_ms).max();
+        let oldest_ms = pages.iter().map(|page| page.oldest_wait_ms).max();
         let is_late = oldest_ms.is_some_and(|oldest| oldest.saturating_mul(1_000) > slo.us());
         let none = Arrivals::default();
         let arrivals = self.arrivals.get(function).unwrap_or(&none);
@@ -250,8 +263,11 @@ impl State {
     /// Returns the time until which the arrivals at all ready gateways are counted, which is the earliest of
     /// their last answers, and the time for which they are.
     fn counted(&self, now_ms: u64) -> (u64, u64) {
-        let ready = self.gateways.values().filter(|one| one.gateway.is_ready);
-        let answered = ready.filter_map(|one| one.page.as_ref());
+        let ready = self
+            .gateways
+            .values()
+            .filter(|entry| entry.gateway.is_ready);
+        let answered = ready.filter_map(|gateway| gateway.page.as_ref());
         let end_ms = answered.map(|(at_ms, _)| *at_ms).min().unwrap_or(now_ms);
         let since_ms = self.since_ms.unwrap_or(end_ms);
         (end_ms, end_ms.saturating_sub(since_ms))
@@ -259,18 +275,21 @@ impl State {
 
     /// Returns the reason a load is unknown. `is_listed` is true if a gateway knows the function.
     fn unknown(&self, is_listed: bool, now_ms: u64) -> Option<LoadError> {
-        let mut ready = self.gateways.values().filter(|one| one.gateway.is_ready);
+        let mut ready = self
+            .gateways
+            .values()
+            .filter(|entry| entry.gateway.is_ready);
         if ready.clone().next().is_none() {
             return Some(LoadError::NoGateway);
         }
-        if let Some(silent) = ready.clone().find(|one| one.is_silent(now_ms)) {
+        if let Some(silent) = ready.clone().find(|gateway| gateway.is_silent(now_ms)) {
             return Some(LoadError::GatewaySilent {
                 problem: silent.silence().to_string(),
             });
         }
         let (_, known_ms) = self.counted(now_ms);
         // Another gateway has little to count when it becomes ready, unlike the ones at the start.
-        let is_incomplete = ready.any(|one| one.page.is_none()) && known_ms < SILENT_MS;
+        let is_incomplete = ready.any(|gateway| gateway.page.is_none()) && known_ms < SILENT_MS;
         if known_ms < LEAST_MEAN_MS || is_incomplete {
             return Some(LoadError::NotAsked);
         }

@@ -122,9 +122,9 @@ impl Page {
             at_ms: document.at_ms,
             functions: BTreeMap::new(),
         };
-        for one in document.functions {
-            let key = Key::new(one.namespace.as_str(), one.function.as_str());
-            let read = one
+        for entry in document.functions {
+            let key = Key::new(entry.namespace.as_str(), entry.function.as_str());
+            let read = entry
                 .read()
                 .map_err(|problem| format!("{}: {problem}", short(&key.to_string())))?;
             if page.functions.insert(key.clone(), read).is_some() {
@@ -153,9 +153,9 @@ impl Function {
             }
         }
         let mut outstanding: BTreeMap<String, u64> = BTreeMap::new();
-        for one in self.instances {
-            let sum = outstanding.entry(one.pod).or_default();
-            *sum = sum.saturating_add(one.outstanding);
+        for instance in self.instances {
+            let sum = outstanding.entry(instance.pod).or_default();
+            *sum = sum.saturating_add(instance.outstanding);
         }
         Ok(FunctionPage {
             requests: self.requests,

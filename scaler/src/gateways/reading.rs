@@ -29,7 +29,7 @@ pub struct GatewayReading {
     pub is_demanded: bool,
 }
 
-/// Returns the load that instances have to carry, of a function with these `arrivals`, which are known for the
+/// Returns the load that instances must carry, of a function with these `arrivals`, which are known for the
 /// `known_ms` milliseconds before `end_ms`. `waiting` is the number of requests that wait, and `is_late` true if one
 /// of them has waited for longer than the objective.
 pub fn load_of(

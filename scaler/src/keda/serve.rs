@@ -50,7 +50,7 @@ pub struct KedaLimits {
     pub connections_per_address: usize,
     /// Longest time from a connection to its first request.
     pub begin: Duration,
-    /// Time that streams and calls have to end once the server stops.
+    /// Time that streams and calls must end once the server stops.
     pub stop: Duration,
 }
 

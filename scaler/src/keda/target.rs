@@ -29,7 +29,7 @@ pub struct Target {
     pub namespace: String,
     /// Name of the InferenceFunction.
     pub function: String,
-    /// Name of the configuration, such as `c2000-b4-p2`.
+    /// Name of the configuration, e.g. `c2000-b4-p2`.
     pub configuration: String,
 }
 

@@ -95,7 +95,7 @@ impl Metrics {
         self.writes.get_or_create(&[("kind", kind)]).inc();
     }
 
-    /// Counts a gate that was opened after `seconds`.
+    /// Counts a gate opened after `seconds`.
     pub fn opened(&self, reason: &'static str, seconds: f64) {
         self.gates.opened(reason, seconds);
     }

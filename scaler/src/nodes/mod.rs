@@ -10,7 +10,7 @@
 //! node is refused. A process at the address of a daemon that is gone gets nothing that another
 //! daemon accepts.
 //!
-//! **Caveat.** Such a process can answer with a page of its own: instances are then placed worse.
+//! **Caveat.** Such a process can answer with its own page: instances are then placed worse.
 
 mod error;
 mod fetch;

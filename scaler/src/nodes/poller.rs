@@ -155,7 +155,7 @@ impl Poller {
     /// Removes and returns nodes without a daemon, and nodes without a successful read for too
     /// long.
     fn forget(&mut self, daemons: &[Daemon], now: Instant) -> Vec<String> {
-        let present: BTreeSet<&str> = daemons.iter().map(|one| one.node.as_str()).collect();
+        let present: BTreeSet<&str> = daemons.iter().map(|daemon| daemon.node.as_str()).collect();
         let stale = self.options.stale;
         let is_gone = |node: &str, known: &Known| {
             !present.contains(node) || now.saturating_duration_since(known.read) > stale

@@ -16,13 +16,13 @@ use super::quantity::{bytes, millis};
 /// Names the quantity that does not parse.
 pub fn requests(spec: &PodSpec) -> Result<Resources, String> {
     let mut sum = Resources::default();
-    for one in &spec.containers {
-        sum = plus(sum, container(one)?);
+    for entry in &spec.containers {
+        sum = plus(sum, container(entry)?);
     }
     let mut most = Resources::default();
-    for one in spec.init_containers.iter().flatten() {
-        let takes = container(one)?;
-        if one.restart_policy.as_deref() == Some("Always") {
+    for entry in spec.init_containers.iter().flatten() {
+        let takes = container(entry)?;
+        if entry.restart_policy.as_deref() == Some("Always") {
             sum = plus(sum, takes);
         } else {
             most = largest(most, takes);

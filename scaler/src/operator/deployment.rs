@@ -86,8 +86,8 @@ pub fn deployment(wanted: &Wanted<'_>, present: Option<&DeploymentRecord>) -> Va
 fn bounded(planned: &BTreeMap<String, u32>) -> String {
     let length = |(name, _): &(&String, &u32)| name.len().saturating_add(16);
     let mut total = 0_usize;
-    let first = planned.iter().take_while(|one| {
-        total = total.saturating_add(length(one));
+    let first = planned.iter().take_while(|entry| {
+        total = total.saturating_add(length(entry));
         total <= MAX_PLANNED_BYTES
     });
     json!(first.collect::<BTreeMap<_, _>>()).to_string()
@@ -97,11 +97,11 @@ fn bounded(planned: &BTreeMap<String, u32>) -> String {
 /// by score, and 50 more for nodes where the plan puts an instance.
 pub fn weights(preferred: &[Preference], hostnames: &[String]) -> BTreeMap<String, u32> {
     let first = preferred.iter().take(MAX_PREFERRED);
-    let weighed = first.filter_map(|one| {
-        let share = (one.score / 20).clamp(1, 50);
-        let planned = if one.planned > 0 { 50 } else { 0 };
+    let weighed = first.filter_map(|entry| {
+        let share = (entry.score / 20).clamp(1, 50);
+        let planned = if entry.planned > 0 { 50 } else { 0 };
         let weight = share.saturating_add(planned).min(100);
-        Some((hostnames.get(one.node)?.clone(), weight))
+        Some((hostnames.get(entry.node)?.clone(), weight))
     });
     weighed.collect()
 }

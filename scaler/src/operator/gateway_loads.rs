@@ -128,7 +128,8 @@ fn wake(operator: &Operator, shared: &Shared, told: &mut Told, waiting: &[Key]) 
     let is_recent = |at_ms: u64| u128::from(now_ms.saturating_sub(at_ms)) < LEAST.as_millis();
     told.wakes.retain(|_, at_ms| is_recent(*at_ms));
     for key in waiting {
-        let Some((record, function)) = functions.get(key).and_then(|one| counted(one)) else {
+        let Some((record, function)) = functions.get(key).and_then(|function| counted(function))
+        else {
             continue;
         };
         if has_instances(&snapshot, key) || told.wakes.contains_key(key) {
@@ -161,7 +162,7 @@ fn measure(operator: &Operator, shared: &Shared, told: &mut Told) {
     };
     let (mut has_changed, mut is_complete) = (false, true);
     told.loads.retain(|key, _| functions.contains_key(key));
-    for (record, function) in functions.values().filter_map(|one| counted(one)) {
+    for (record, function) in functions.values().filter_map(|function| counted(function)) {
         let reading = reading(shared, record, function, now_ms);
         match &reading.load {
             Err(LoadError::NotAsked) => is_complete = false,

@@ -37,7 +37,7 @@ pub type Troubles = BTreeMap<String, Trouble>;
 pub struct Failing {
     /// Those that do not count as capacity.
     pub replaced: Troubles,
-    /// Those that still count: instances that were started in place of others fail as well.
+    /// Those that still count: instances started in place of others fail as well.
     pub put_off: Troubles,
 }
 

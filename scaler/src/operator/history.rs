@@ -13,7 +13,7 @@ const REFRESH_MS: u64 = 30_000;
 /// Maximum number of consolidations for about the same load, each after twice the wait. The
 /// scheduler may place pods elsewhere, and the same plan would be made again and again.
 const MOST_TRIES: u32 = 3;
-/// Time that replacements have to become ready.
+/// Time that replacements must become ready.
 const PATIENCE_MS: u64 = 15 * 60_000;
 /// Time for which instances that fail after others still count, doubled with each time.
 const FIRST_WAIT_MS: u64 = 60_000;
@@ -94,26 +94,29 @@ impl History {
     /// Returns true if its replacements had enough time.
     pub fn gives_up(&self, function: &Key, now_ms: u64) -> bool {
         let one = self.functions.get(function);
-        let since = one.and_then(|one| one.retiring_since_ms);
+        let since = one.and_then(|function| function.retiring_since_ms);
         since.is_some_and(|since| now_ms.saturating_sub(since) >= PATIENCE_MS)
     }
 
     /// Returns true if its status may be written only for its numbers.
     pub fn may_report(&self, function: &Key, now_ms: u64) -> bool {
         let one = self.functions.get(function);
-        let last = one.and_then(|one| one.reported_ms);
+        let last = one.and_then(|function| function.reported_ms);
         last.is_none_or(|last| now_ms.saturating_sub(last) >= REFRESH_MS)
     }
 
     /// Returns the instances in trouble that others replace, and those that still count: what began to
     /// fail after others waits, longer each time.
     pub fn failing(&self, function: &Key, troubles: Troubles, now_ms: u64) -> Failing {
-        let failures = self.functions.get(function).map(|one| &one.failures);
+        let failures = self
+            .functions
+            .get(function)
+            .map(|function| &function.failures);
         let (replaced, put_off) = troubles.into_iter().partition(|(pod, trouble)| {
-            failures.is_none_or(|one| {
-                now_ms >= one.not_before_ms
+            failures.is_none_or(|failure| {
+                now_ms >= failure.not_before_ms
                     || *trouble == Trouble::NodeLost
-                    || one.known.contains(pod)
+                    || failure.known.contains(pod)
             })
         });
         Failing { replaced, put_off }

@@ -32,12 +32,12 @@ pub fn compare<'a>(
     profile: &Profile,
     instances: impl Iterator<Item = &'a InstanceView>,
 ) -> Option<Service> {
-    let ready = instances.filter(|one| one.phase == Phase::Ready);
-    let ready = ready.filter_map(|one| profile.configurations().get(one.configuration?));
+    let ready = instances.filter(|instance| instance.phase == Phase::Ready);
+    let ready = ready.filter_map(|instance| profile.configurations().get(instance.configuration?));
     let (mut expected_us, mut capacity) = (0, Rate::ZERO);
-    for one in ready {
-        expected_us = expected_us.max(one.latency_us());
-        capacity = capacity.plus(one.rate());
+    for instance in ready {
+        expected_us = expected_us.max(instance.latency_us());
+        capacity = capacity.plus(instance.rate());
     }
     if expected_us == 0 || load > capacity {
         return None;

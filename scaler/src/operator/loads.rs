@@ -44,7 +44,7 @@ pub struct Reading {
     pub pods: Arc<BTreeMap<String, Rate>>,
     /// Largest load of a whole window.
     pub peak: Option<Rate>,
-    /// Latency in service, smoothed over a window, in microseconds; `None` if nobody measures it.
+    /// Latency in service, smoothed over a window, in microseconds; `None` if no one measures it.
     pub latency: Option<Result<u64, LoadError>>,
     /// True if a request waits or is served.
     pub is_demanded: bool,
@@ -57,7 +57,7 @@ pub struct Answers {
     pub load: Result<Rate, LoadError>,
     /// Loads of its instances, by pod.
     pub pods: BTreeMap<String, Rate>,
-    /// Latency in service, in microseconds; `None` if nobody measures it.
+    /// Latency in service, in microseconds; `None` if no one measures it.
     pub latency: Option<Result<u64, LoadError>>,
     /// True if a request waits or is served.
     pub is_demanded: bool,
@@ -102,7 +102,10 @@ impl Loads {
         let asked: Vec<_> = asked.collect();
         let mut answers = futures::stream::iter(asked).buffer_unordered(AT_ONCE);
         while let Some((record, function, answers)) = answers.next().await {
-            let latency = answers.latency.as_ref().and_then(|one| one.as_ref().err());
+            let latency = answers
+                .latency
+                .as_ref()
+                .and_then(|answer| answer.as_ref().err());
             for error in answers.load.as_ref().err().into_iter().chain(latency) {
                 metrics.failed(error.class());
                 tracing::debug!(function = %record.key, "{error}");
@@ -124,7 +127,7 @@ impl Loads {
         let mut all = self.lock();
         let is_same = |one: &Measured| one.uid == record.uid && one.window_ms == window_ms;
         let known = all.remove(&record.key).filter(is_same);
-        let before = known.as_ref().and_then(|one| one.latency);
+        let before = known.as_ref().and_then(|remove| remove.latency);
         let mut peak = match known {
             Some(known) => known.peak,
             None => LoadPeak::try_new(window_ms).ok(),
@@ -140,7 +143,9 @@ impl Loads {
             window_ms,
             peak,
             at_ms,
-            latency: latency.as_ref().and_then(|one| one.as_ref().ok().copied()),
+            latency: latency
+                .as_ref()
+                .and_then(|answer| answer.as_ref().ok().copied()),
             reading: Reading {
                 load,
                 pods: Arc::new(pods),
@@ -155,7 +160,7 @@ impl Loads {
     /// Returns the reading at `now_ms`. A reading older than `stale_ms` is unknown.
     pub fn of(&self, record: &FunctionRecord, now_ms: u64, stale_ms: u64) -> Reading {
         let all = self.lock();
-        let known = all.get(&record.key).filter(|one| one.uid == record.uid);
+        let known = all.get(&record.key).filter(|entry| entry.uid == record.uid);
         let unknown = |error: LoadError| Reading {
             latency: record.measures_latency().then(|| Err(error.clone())),
             load: at_once(record).ok_or(error),

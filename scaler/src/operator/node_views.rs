@@ -16,12 +16,12 @@ pub(super) type HeldOnGpus = BTreeMap<(usize, usize), BTreeMap<ObjectId, u64>>;
 pub(super) fn held_on_gpus(functions: &[FunctionView], instances: &[InstanceView]) -> HeldOnGpus {
     let mut held = HeldOnGpus::new();
     let mut seen = BTreeSet::new();
-    for one in instances {
-        let (Some(node), Some(gpu)) = (one.node, one.gpu) else {
+    for instance in instances {
+        let (Some(node), Some(gpu)) = (instance.node, instance.gpu) else {
             continue;
         };
-        let function = functions.get(one.function);
-        if let Some(function) = function.filter(|_| seen.insert((node, gpu, one.function))) {
+        let function = functions.get(instance.function);
+        if let Some(function) = function.filter(|_| seen.insert((node, gpu, instance.function))) {
             let objects = function.model.tensors.objects().iter().copied();
             held.entry((node, gpu)).or_default().extend(objects);
         }

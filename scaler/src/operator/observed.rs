@@ -60,6 +60,6 @@ pub struct FunctionInput {
     pub refresh_status: bool,
     /// Instances that fail.
     pub failing: Failing,
-    /// Latency in service, in microseconds; `None` if nobody asks for it.
+    /// Latency in service, in microseconds; `None` if no one asks for it.
     pub latency: Option<Result<u64, LoadError>>,
 }

@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) gateways: GatewayLoads,
     pub(super) inventories: Arc<Mutex<Inventories>>,
     pub(super) changed: Notify,
-    /// Notified when a pass has to be made at once.
+    /// Notified when a pass must be made at once.
     pub(super) woken: Notify,
     /// Notified when a function has no load query yet.
     pub(super) unasked: Notify,

@@ -23,7 +23,10 @@ impl Assembled {
             }
         }
         let sources = self.sources.get(first..).unwrap_or_default();
-        let newest = sources.iter().filter_map(|one| one.template.as_ref()).max();
+        let newest = sources
+            .iter()
+            .filter_map(|source| source.template.as_ref())
+            .max();
         let newest = newest.map(|(_, template)| template.clone());
         let instances = self.instances.iter_mut().zip(&self.sources).skip(first);
         let mut waiting = Vec::new();
@@ -81,7 +84,7 @@ impl Assembled {
     /// Returns true if a pod of the same function as the instance `at` that is being deleted is on the
     /// node.
     pub fn has_deleted(&self, at: usize, node: usize) -> bool {
-        let function = self.instances.get(at).map(|one| one.function);
+        let function = self.instances.get(at).map(|instance| instance.function);
         let mut others = self.instances.iter().zip(&self.sources);
         others.any(|(other, source)| {
             Some(other.function) == function && other.node == Some(node) && source.is_leaving

@@ -91,7 +91,7 @@ impl Assembled {
         let pods = pods.filter(|(instance, _)| instance.configuration.is_some());
         let counted = pods.filter_map(|(_, source)| source.pod.as_ref()).collect();
         let stores = assembled.functions.iter();
-        let stores = stores.map(|one| one.model.store.as_str()).collect();
+        let stores = stores.map(|entry| entry.model.store.as_str()).collect();
         let held = held_on_gpus(&assembled.functions, &assembled.instances);
         assembled.nodes = node_views(observed, &counted, &stores, &held);
         let hostnames = observed.nodes.values().map(|node| node.hostname.clone());
@@ -114,7 +114,7 @@ impl Assembled {
         let more = service.map_or(0, |service| service.more_percent);
         if let Some(function) = self.functions.last_mut().filter(|_| more > 0) {
             let mut loads: Vec<&mut Option<Rate>> = vec![&mut function.load, &mut function.peak];
-            loads.extend(instances.iter_mut().map(|one| &mut one.load));
+            loads.extend(instances.iter_mut().map(|instance| &mut instance.load));
             for load in loads {
                 *load = load.map(|load| load.with_headroom(more));
             }
@@ -130,7 +130,7 @@ impl Assembled {
             let pods = group.remove(deployment.configuration.as_str());
             let mut pods = pods.unwrap_or_default();
             pods.sort_by(first_to_go);
-            let staying = pods.iter().filter(|(_, one)| !one.is_leaving).count();
+            let staying = pods.iter().filter(|(_, pod)| !pod.is_leaving).count();
             let surplus = staying.saturating_sub(deployment.replicas as usize);
             let mut leaving = 0;
             let first = self.instances.len();
@@ -228,7 +228,7 @@ impl Of<'_> {
     }
 
     fn configuration(&self, name: &str) -> Option<usize> {
-        self.prepared.names.iter().position(|one| one == name)
+        self.prepared.names.iter().position(|entry| entry == name)
     }
 }
 
@@ -269,13 +269,13 @@ fn of_function<'a>(
     let record = &of.input.record;
     let external = of.prepared.function.scaling == Scaling::External;
     let all = observed.deployments.values().map(AsRef::as_ref);
-    all.filter(move |one| {
+    all.filter(move |entry| {
         if !external {
-            return one.is_of(record);
+            return entry.is_of(record);
         }
-        one.key.namespace == record.key.namespace
-            && one.function == record.key.name
-            && !one.is_deleting
+        entry.key.namespace == record.key.namespace
+            && entry.function == record.key.name
+            && !entry.is_deleting
     })
 }
 

@@ -46,15 +46,17 @@ pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, S
     });
     let placement = placement.map_err(|error| error.to_string())?;
     let mut placed = placement.placed;
-    for one in &mut placed {
-        one.model = busy.get(one.model).map_or(usize::MAX, |(index, _)| *index);
+    for entry in &mut placed {
+        entry.model = busy
+            .get(entry.model)
+            .map_or(usize::MAX, |(index, _)| *index);
     }
     let measured = Measured {
         functions,
         inventory: &problem.cluster.inventory,
         node_name: &|index| problem.node_name(index),
         configuration: |function: usize, index: usize| {
-            let of_function = busy.iter().find(|(one, _)| *one == function);
+            let of_function = busy.iter().find(|(entry, _)| *entry == function);
             of_function?.1.profile.configurations().get(index)
         },
     };

@@ -11,12 +11,16 @@ pub(super) fn candidates(function: &FunctionReport) -> Option<String> {
     let candidates = function.candidates.as_ref()?;
     let header = ["configuration", "#cost per\nrequest/s", "#alone", "why"];
     let mut table = TextTable::new(1, header);
-    for one in candidates {
+    for candidate in candidates {
         table.add(vec![
-            one.configuration.clone(),
-            bytes(one.cost_bytes_per_rps.into()),
-            format!("{} x, {}", one.alone_replicas, bytes(one.alone_cost_bytes)),
-            why(one),
+            candidate.configuration.clone(),
+            bytes(candidate.cost_bytes_per_rps.into()),
+            format!(
+                "{} x, {}",
+                candidate.alone_replicas,
+                bytes(candidate.alone_cost_bytes)
+            ),
+            why(candidate),
         ]);
     }
     let heading = format!(

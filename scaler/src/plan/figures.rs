@@ -56,20 +56,20 @@ where
     pub(super) fn by_node(&self, placed: &[Placed]) -> BTreeMap<usize, NodeFigures> {
         let mut nodes: BTreeMap<usize, NodeFigures> = BTreeMap::new();
         let mut models: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-        for (index, one) in placed.iter().enumerate() {
-            let function = self.functions.get(one.model);
-            let configuration = (self.configuration)(one.model, one.configuration);
+        for (index, item) in placed.iter().enumerate() {
+            let function = self.functions.get(item.model);
+            let configuration = (self.configuration)(item.model, item.configuration);
             let (Some(function), Some(configuration)) = (function, configuration) else {
                 continue;
             };
-            let count = u128::from(one.count);
-            let node = nodes.entry(one.node).or_default();
+            let count = u128::from(item.count);
+            let node = nodes.entry(item.node).or_default();
             node.placed.push(index);
-            node.instances = node.instances.saturating_add(one.count.into());
+            node.instances = node.instances.saturating_add(item.count.into());
             node.cpu_millis += u128::from(configuration.cpu_millis()) * count;
             node.own_bytes += u128::from(configuration.own_bytes()) * count;
             node.saved_bytes += u128::from(function.model.tensors.total_bytes()) * count;
-            models.entry(one.node).or_default().insert(one.model);
+            models.entry(item.node).or_default().insert(item.model);
         }
         let mut unions = BTreeMap::new();
         for (index, models) in models {
@@ -117,15 +117,15 @@ where
             sum.tensor_bytes += node.tensor_bytes;
         }
         let mut on_gpus: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-        for one in placed {
-            let function = self.functions.get(one.model);
+        for item in placed {
+            let function = self.functions.get(item.model);
             let alpha = function.map_or(0, |function| function.model.alpha_bytes_per_millicore);
-            let configuration = (self.configuration)(one.model, one.configuration);
+            let configuration = (self.configuration)(item.model, item.configuration);
             let cpu = configuration.map_or(0, Configuration::cpu_millis);
-            sum.cost += u128::from(alpha) * u128::from(cpu) * u128::from(one.count);
+            sum.cost += u128::from(alpha) * u128::from(cpu) * u128::from(item.count);
             if let Some(gpu) = configuration.and_then(Configuration::gpu) {
-                sum.own_bytes += u128::from(gpu.own_bytes) * u128::from(one.count);
-                on_gpus.entry(one.node).or_default().insert(one.model);
+                sum.own_bytes += u128::from(gpu.own_bytes) * u128::from(item.count);
+                on_gpus.entry(item.node).or_default().insert(item.model);
             }
         }
         let unions = on_gpus.values().filter_map(|models| self.union(models));

@@ -44,10 +44,10 @@ pub(super) fn gpus(problem: &Problem, placed: &[Placed]) -> BTreeMap<usize, Vec<
         let function = problem.functions.get(one.model);
         let all = function.map(|function| function.model.profile.configurations());
         let one = all.and_then(|all| all.get(one.configuration));
-        one.is_some_and(|one| one.gpu().is_some())
+        one.is_some_and(|function| function.gpu().is_some())
     };
     let each = placed.iter().filter(with_gpu);
-    let instances = each.flat_map(|one| (0..one.count).map(move |_| instance(one)));
+    let instances = each.flat_map(|entry| (0..entry.count).map(move |_| instance(entry)));
     let instances: Vec<InstanceView> = instances.collect();
     let places = gpu_places(&View {
         instances: &instances,
@@ -119,7 +119,10 @@ impl<'a> Used<'a> {
             return;
         };
         let all = function.model.profile.configurations();
-        let Some(needs) = all.get(configuration).and_then(|one| one.gpu()) else {
+        let Some(needs) = all
+            .get(configuration)
+            .and_then(|configuration| configuration.gpu())
+        else {
             return;
         };
         let (room, copied) = self.room.of_tensors(&function.model.tensors);

@@ -54,7 +54,7 @@ fn instance(pod: &Pod, functions: &[Function], node: Option<&usize>) -> Option<I
     let name = pod.labels().get(labels::CONFIGURATION)?;
     let at = functions.iter().position(|function| function.key == key)?;
     let names = functions.get(at).map(|function| &function.names)?;
-    let configuration = names.iter().position(|one| one == name)?;
+    let configuration = names.iter().position(|entry| entry == name)?;
     Some(InstanceView {
         name: pod.name_any(),
         function: at,

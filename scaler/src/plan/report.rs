@@ -238,14 +238,14 @@ impl NodeReport {
             .placed
             .iter()
             .filter_map(|at| solved.placed.get(*at));
-        let instances = placed.filter_map(|one| {
-            let function = problem.functions.get(one.model)?;
-            let running = (one.model, one.configuration, one.node);
+        let instances = placed.filter_map(|figure| {
+            let function = problem.functions.get(figure.model)?;
+            let running = (figure.model, figure.configuration, figure.node);
             Some(InstancesReport {
                 namespace: function.key.namespace.clone(),
                 function: function.key.name.clone(),
-                configuration: function.names.get(one.configuration)?.clone(),
-                replicas: one.count,
+                configuration: function.names.get(figure.configuration)?.clone(),
+                replicas: figure.count,
                 running: solved.running.get(&running).copied().unwrap_or(0),
             })
         });

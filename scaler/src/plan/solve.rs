@@ -112,7 +112,9 @@ impl Solved {
     pub(super) fn carries(&self, function: usize) -> bool {
         let waits = self.waiting.keys().any(|(waiting, _)| *waiting == function);
         let decided = self.decision.functions.get(function);
-        decided.is_some_and(|one| !waits && one.capacity >= one.needed && fine(one))
+        decided.is_some_and(|function| {
+            !waits && function.capacity >= function.needed && fine(function)
+        })
     }
 }
 

@@ -16,7 +16,11 @@ pub(super) fn text(report: &Report) -> String {
     parts.push(gap(report));
     let explained = report.functions.iter();
     parts.extend(explained.filter_map(super::explain::candidates));
-    if report.functions.iter().any(|one| one.candidates.is_some()) {
+    if report
+        .functions
+        .iter()
+        .any(|function| function.candidates.is_some())
+    {
         parts.push(super::explain::sharing(&report.nodes));
     }
     parts.retain(|part| !part.is_empty());
@@ -49,19 +53,23 @@ fn functions(functions: &[FunctionReport]) -> String {
                 planned.clone(),
             ]);
         }
-        for one in &function.configurations {
+        for configuration in &function.configurations {
             let [load, planned] = std::mem::take(&mut loads);
             table.add(vec![
                 name.clone(),
-                one.name.clone(),
+                configuration.name.clone(),
                 load,
                 planned,
-                one.replicas.to_string(),
-                cpus(one.cpu_millis.into()),
-                bytes(one.own_bytes.into()),
-                rps(one.rate_micro_rps),
-                format!("p{} {}", function.percentile, micros(one.latency_us)),
-                micros(one.latency_limit_us),
+                configuration.replicas.to_string(),
+                cpus(configuration.cpu_millis.into()),
+                bytes(configuration.own_bytes.into()),
+                rps(configuration.rate_micro_rps),
+                format!(
+                    "p{} {}",
+                    function.percentile,
+                    micros(configuration.latency_us)
+                ),
+                micros(configuration.latency_limit_us),
             ]);
         }
     }
@@ -83,14 +91,14 @@ fn nodes(nodes: &[NodeReport]) -> String {
     ];
     let mut table = TextTable::new(1, header);
     for node in nodes.iter().take(MOST_NODES) {
-        let instances = node.instances.iter().map(|one| {
-            let running = match one.running {
+        let instances = node.instances.iter().map(|instance| {
+            let running = match instance.running {
                 0 => String::new(),
                 running => format!(", {running} running"),
             };
             format!(
                 "{} x {} {}{running}",
-                one.replicas, one.function, one.configuration
+                instance.replicas, instance.function, instance.configuration
             )
         });
         table.add(vec![
@@ -129,8 +137,12 @@ fn gpus(nodes: &[NodeReport]) -> String {
     for node in nodes.iter().take(MOST_NODES) {
         for gpu in &node.gpus {
             let instances = gpu.instances.iter();
-            let instances = instances
-                .map(|one| format!("{} x {} {}", one.replicas, one.function, one.configuration));
+            let instances = instances.map(|instance| {
+                format!(
+                    "{} x {} {}",
+                    instance.replicas, instance.function, instance.configuration
+                )
+            });
             table.add(vec![
                 format!("{} {}", node.name, gpu.uuid),
                 gpu.kind.clone(),

@@ -67,9 +67,9 @@ impl ModelProfile {
             objects: self.objects()?,
             unlisted_bytes: spec.unlisted_bytes,
         };
-        for (index, one) in checked.configurations.iter().enumerate() {
-            check_latencies(index, &one.latency_micros)?;
-            check_gpu(index, one)?;
+        for (index, configuration) in checked.configurations.iter().enumerate() {
+            check_latencies(index, &configuration.latency_micros)?;
+            check_gpu(index, configuration)?;
         }
         checked.tensors("")?;
         checked.profile(Percentile::default(), 0)?;
@@ -79,20 +79,20 @@ impl ModelProfile {
 
     fn gpu_loads(&self) -> Result<Vec<GpuLoad>, FieldProblem> {
         let mut loads: Vec<GpuLoad> = Vec::new();
-        for (index, one) in self.spec.gpus.iter().enumerate() {
+        for (index, gpu) in self.spec.gpus.iter().enumerate() {
             let field = |name| format!("spec.gpus[{index}].{name}");
             let load = GpuLoad {
-                kind: gpu_type(&field("type"), &one.kind)?,
-                bytes: FieldProblem::check(field("bytes"), one.bytes, 1, MAX_MEMORY_BYTES)?,
+                kind: gpu_type(&field("type"), &gpu.kind)?,
+                bytes: FieldProblem::check(field("bytes"), gpu.bytes, 1, MAX_MEMORY_BYTES)?,
                 micros: FieldProblem::check(
                     field("micros"),
-                    one.micros,
+                    gpu.micros,
                     1,
                     tetris_scaler_core::MAX_LATENCY_US,
                 )?,
             };
             if loads.iter().any(|other| other.kind == load.kind) {
-                let problem = format!("found {:?} twice, expected each type once", one.kind);
+                let problem = format!("found {:?} twice, expected each type once", gpu.kind);
                 return Err(FieldProblem::new(field("type"), problem));
             }
             loads.push(load);
@@ -141,8 +141,8 @@ impl CheckedProfile {
         gpu_own_bytes: u64,
     ) -> Result<Profile, FieldProblem> {
         let each = self.configurations.iter().enumerate();
-        let each = each.map(|(index, one)| {
-            let mut spec = self.spec(one, percentile);
+        let each = each.map(|(index, configuration)| {
+            let mut spec = self.spec(configuration, percentile);
             if let Some(gpu) = &mut spec.gpu {
                 gpu.own_bytes = gpu.own_bytes.max(gpu_own_bytes);
             }
@@ -178,12 +178,12 @@ impl CheckedProfile {
     /// Checks that no two types of GPUs have the same slug, as names of configurations have it.
     fn check_distinct_names(&self) -> Result<(), FieldProblem> {
         let mut seen = std::collections::BTreeMap::new();
-        for (index, one) in self.configurations.iter().enumerate() {
-            if let Some(first) = seen.insert(one.name(), index) {
+        for (index, entry) in self.configurations.iter().enumerate() {
+            if let Some(first) = seen.insert(entry.name(), index) {
                 let problem = format!(
-                    "found {:?}, whose configuration has the name {:?} of `spec.configurations[{first}]`; leave out one of the two types",
-                    one.gpu_type,
-                    one.name()
+                    "found {:?}, whose configuration has the name {:?} of `spec.configurations[{first}]`; leave out entry of the two types",
+                    entry.gpu_type,
+                    entry.name()
                 );
                 let field = format!("spec.configurations[{index}].gpuType");
                 return Err(FieldProblem::new(field, problem));

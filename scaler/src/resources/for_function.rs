@@ -28,18 +28,19 @@ impl CheckedFunction {
     pub fn allowed(&self, profile: &CheckedProfile) -> Result<Vec<usize>, FieldProblem> {
         self.check_names(profile)?;
         let all = profile.configurations.iter().enumerate();
-        let with_gpu: Vec<(usize, &MeasuredConfiguration)> =
-            all.filter(|(_, one)| self.takes(one)).collect();
+        let with_gpu: Vec<(usize, &MeasuredConfiguration)> = all
+            .filter(|(_, configuration)| self.takes(configuration))
+            .collect();
         if with_gpu.is_empty() {
             return Err(self.no_such_gpu(profile));
         }
         let named = |one: &MeasuredConfiguration| {
             self.configurations.is_empty() || self.configurations.contains(&one.name())
         };
-        let allowed = with_gpu.iter().filter(|(_, one)| named(one));
+        let allowed = with_gpu.iter().filter(|(_, entry)| named(entry));
         let allowed: Vec<usize> = allowed.map(|(index, _)| *index).collect();
         if allowed.is_empty() {
-            let names: Vec<String> = with_gpu.iter().map(|(_, one)| one.name()).collect();
+            let names: Vec<String> = with_gpu.iter().map(|(_, gpu)| gpu.name()).collect();
             let problem = format!(
                 "found none that `spec.gpu` allows, expected one of: {}",
                 names.join(", ")
@@ -62,7 +63,7 @@ impl CheckedFunction {
 
     fn no_such_gpu(&self, profile: &CheckedProfile) -> FieldProblem {
         let types = profile.configurations.iter();
-        let mut types: Vec<&str> = types.map(|one| one.gpu_type.as_str()).collect();
+        let mut types: Vec<&str> = types.map(|entry| entry.gpu_type.as_str()).collect();
         types.sort_unstable();
         types.dedup();
         types.retain(|kind| !kind.is_empty());
@@ -133,7 +134,7 @@ impl CheckedProfile {
 }
 
 impl ForFunction {
-    /// Returns the allowed configurations as a profile of their own.
+    /// Returns the allowed configurations as their own profile.
     pub fn allowed_profile(&self) -> Option<Profile> {
         let all = self.profile.configurations();
         let some = self.allowed.iter().filter_map(|at| all.get(*at).copied());

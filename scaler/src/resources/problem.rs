@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{field}`: {problem}")]
 pub struct FieldProblem {
-    /// Path of the field in the resource, such as `spec.slo.latencyMillis`.
+    /// Path of the field in the resource, e.g. `spec.slo.latencyMillis`.
     pub field: String,
     /// The value found, the values expected, and the next step.
     pub problem: String,

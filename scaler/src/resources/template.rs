@@ -119,7 +119,7 @@ impl CheckedTemplate {
     fn check_environment(&self, with_gpu: bool) -> Result<(), FieldProblem> {
         let spec = self.pods.spec.as_ref();
         let container = spec.and_then(|spec| spec.containers.get(self.container));
-        let variables = container.and_then(|one| one.env.as_ref());
+        let variables = container.and_then(|pod| pod.env.as_ref());
         for (index, variable) in variables.into_iter().flatten().enumerate() {
             let name = variable.name.as_str();
             let of_gpu = with_gpu && GPU_VARIABLES.contains(&name);
@@ -149,9 +149,14 @@ fn container_index(pods: &PodTemplateSpec, wanted: Option<&str>) -> Result<usize
     let Some(wanted) = wanted else {
         return Ok(0);
     };
-    let found = containers.iter().position(|one| one.name == wanted);
+    let found = containers
+        .iter()
+        .position(|container| container.name == wanted);
     found.ok_or_else(|| {
-        let names: Vec<&str> = containers.iter().map(|one| one.name.as_str()).collect();
+        let names: Vec<&str> = containers
+            .iter()
+            .map(|container| container.name.as_str())
+            .collect();
         let problem = format!(
             "found {wanted:?}, expected one of the template's containers: {}",
             names.join(", ")

@@ -21,7 +21,7 @@ enum Known {
     Sound,
     /// As sound as its layers.
     Layers,
-    /// It answers without a network or a process; its identities prove nothing, or nobody has shown that they do.
+    /// It answers without a network or a process; its identities prove nothing, or no one has shown that they do.
     Local,
 }
 

@@ -102,7 +102,7 @@ fn sources_of(count: &Count, reader: &mut Reader<'_>) -> Result<BTreeSet<TensorI
     if sources
         .iter()
         .zip(sources.iter().skip(1))
-        .any(|(one, next)| one >= next)
+        .any(|(source, next)| source >= next)
     {
         return Err(DecodeError::field("sources", "ascending", "others"));
     }
@@ -164,7 +164,7 @@ fn attributes_of(
     if let Some((_, (key, _))) = pairs
         .iter()
         .zip(following)
-        .find(|(one, next)| one.0 >= next.0)
+        .find(|(pair, next)| pair.0 >= next.0)
     {
         return Err(DecodeError::field(
             "attribute keys",

@@ -19,7 +19,7 @@ pub struct LayoutKey {
 }
 
 impl LayoutKey {
-    /// A key of `transform`, such as `vllm oneDNN`. Raise `version` when its implementation gives other tensors.
+    /// A key of `transform`, e.g. `vllm oneDNN`. Raise `version` when its implementation gives other tensors.
     pub fn new(transform: impl Into<String>, version: u32) -> Self {
         Self {
             transform: transform.into(),
@@ -36,7 +36,7 @@ impl LayoutKey {
         self
     }
 
-    /// Adds a condition, such as a library's version, the processor's features, or the place in a parallel group.
+    /// Adds a condition, e.g. a library's version, the processor's features, or the place in a parallel group.
     #[must_use]
     pub fn with_condition(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.conditions.insert(name.into(), value.into());

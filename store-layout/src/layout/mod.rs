@@ -53,7 +53,7 @@ pub struct Layout {
     pub objects: Vec<ObjectRef>,
     /// The tensors, in the order that the engine gave them.
     pub tensors: Vec<LayoutTensor>,
-    /// Small values that the engine keeps beside tensors, such as a kernel's choice.
+    /// Small values that the engine keeps beside tensors, e.g. a kernel's choice.
     pub attributes: BTreeMap<String, Vec<u8>>,
 }
 

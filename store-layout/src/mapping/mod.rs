@@ -76,11 +76,11 @@ impl Mapping {
 
     /// Maps `len` bytes of a staged file for reading, to see which pages it has.
     ///
-    /// Called by `pages.rs` alone, for a file that was written in full, whose staging outlives the mapping and is then dropped.
+    /// Called by `pages.rs` alone, for a file written in full, whose staging outlives the mapping and is then dropped.
     pub(crate) fn of_staging(file: &File, len: usize) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let mut options = MmapOptions::new();
-        // SAFETY: the file has no name and its description is that staging's, which writes no more: nobody else can open,
+        // SAFETY: the file has no name and its description is that staging's, which writes no more: no one else can open,
         // write or truncate it, and it stays allocated while it is mapped.
         let map = unsafe { options.len(len).map(file) }?;
         Ok(Self {

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::{AccessFlags, Uid, access, geteuid};
 
-/// Bytes that are mapped at a time: a vector of 64 Ki answers per call.
+/// Bytes mapped at a time: a vector of 64 Ki answers per call.
 const WINDOW: u64 = 256 << 20;
 
 /// Number of bytes of `file` whose pages are in the page cache: memory that processes share when

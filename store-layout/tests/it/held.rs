@@ -85,7 +85,7 @@ fn a_link_with_an_objects_name_is_not_followed() {
     assert!(error.contains(path.to_str().unwrap()), "{error}");
 }
 
-/// Assumption: a descriptor that only names a file cannot be asked, so the object has to be opened.
+/// Assumption: a descriptor that only names a file cannot be asked, so the object must be opened.
 #[test]
 fn a_descriptor_without_access_cannot_be_asked() {
     let (_dir, store) = new_store();

@@ -42,7 +42,7 @@ impl Raw {
     /// Connects.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// When no one listens.
     pub fn connect(store: &Path) -> Result<Self> {
         let stream = UnixStream::connect(socket(store))?;
         stream.set_read_timeout(Some(ANSWER))?;
@@ -53,7 +53,7 @@ impl Raw {
     /// Connects and presents itself.
     ///
     /// # Errors
-    /// When nobody listens, or the server hangs up.
+    /// When no one listens, or the server hangs up.
     pub fn greeted(store: &Path) -> Result<Self> {
         let mut raw = Self::connect(store)?;
         raw.0.write_all(&greeting())?;

@@ -112,7 +112,7 @@ impl GatewayAttack {
     /// refused.
     ///
     /// # Errors
-    /// When there is no thread for it, or nobody reads the lines.
+    /// When there is no thread for it, or no one reads the lines.
     pub fn run(self, gateway: SocketAddr, end: &End) -> Result<()> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)

@@ -2,7 +2,7 @@
 //!
 //! An attacker is a process with the rights of a container: a user without capabilities, or root with those that a
 //! container runtime leaves by default. It has what a pod has: its store's read-only volume with the daemon's socket,
-//! a directory of its own, and the network. It repeats its attack until its standard input ends, and prints a line of
+//! its own directory, and the network. It repeats its attack until its standard input ends, and prints a line of
 //! JSON after each round. A finding that must never happen, such as wrong bytes, is a line of kind `wrong`.
 //!
 //! | part | contents |

@@ -54,7 +54,7 @@ impl Line {
     /// Prints the line.
     ///
     /// # Errors
-    /// When nobody reads it.
+    /// When no one reads it.
     pub fn say(&self) -> std::io::Result<()> {
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout, "{}", serde_json::to_string(self)?)?;

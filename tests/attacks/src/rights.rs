@@ -15,7 +15,7 @@ pub enum Rights {
     Kept,
     /// A user without capabilities or further groups, as Pod Security's "restricted" demands.
     User(u32),
-    /// Root with the capabilities that container runtimes leave by default, in a mount namespace of its own.
+    /// Root with the capabilities that container runtimes leave by default, in its own mount namespace.
     ContainerRoot,
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use tetris_agent::Model;
 
-/// Bytes that are made at a time: a container's memory limit leaves room for no more.
+/// Bytes made at a time: a container's memory limit leaves room for no more.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A model of equal tensors, whose bytes follow from `seed`.
@@ -111,7 +111,7 @@ impl Spec {
     }
 }
 
-/// Waits until a file's ctime is as old as it has to be for its identity to be bound (LAYOUT.md 8). No call sets a ctime.
+/// Waits until a file's ctime is as old as it must be for its identity to be bound (LAYOUT.md 8). No call sets a ctime.
 fn settle(path: &Path) -> Result<()> {
     const GRANULARITY: Duration = Duration::from_millis(100);
     let file = std::fs::metadata(path)?;

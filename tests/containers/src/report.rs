@@ -12,7 +12,7 @@ pub enum Line {
     Loaded(Loaded),
     /// The bytes are right still, at the end.
     StillRight,
-    /// Something that nobody should be able to do was tried.
+    /// Something that no one should be able to do was tried.
     Tried(Tried),
     /// Number of answers of each kind.
     Answers {
@@ -30,7 +30,7 @@ pub enum Line {
 pub struct Loaded {
     /// The way in which the file was recognized.
     pub recognized: String,
-    /// Bytes that are mapped from the store.
+    /// Bytes mapped from the store.
     pub bytes_shared: u64,
     /// Bytes in private memory.
     pub bytes_private: u64,

@@ -33,7 +33,7 @@ pub enum Scenario {
     Map,
     /// Reclaims an object that is not referenced, one that is, and one that is not there.
     Reclaim,
-    /// The same as an owner without capabilities, who has to change the mode first. Needs root.
+    /// The same as an owner without capabilities, who must change the mode first. Needs root.
     OwnerReclaim,
     /// Quarantines an object.
     Quarantine,
@@ -45,7 +45,7 @@ pub enum Scenario {
     Scan,
     /// Collects everything.
     Collect,
-    /// A pass of the daemon that frees everything that nobody maps, and keeps what it knows.
+    /// A pass of the daemon that frees everything that no one maps, and keeps what it knows.
     Pass,
     /// Loads a model that is new.
     ColdLoad,

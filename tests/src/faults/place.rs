@@ -21,7 +21,7 @@ pub struct Places {
     model: PathBuf,
 }
 
-/// A directory that one run has to itself.
+/// A directory that one run must itself.
 #[derive(Debug)]
 pub struct Run {
     /// Instructions of its worker.
@@ -49,7 +49,7 @@ impl Places {
         })
     }
 
-    /// The model that is loaded, or could be.
+    /// The loaded model, or could be.
     pub fn model(&self) -> &Path {
         &self.model
     }
@@ -75,14 +75,14 @@ impl Places {
         Ok((Run { job, dir }, log))
     }
 
-    /// Runs the scenario with `injection`, in a copy of its own.
+    /// Runs the scenario with `injection`, in its own copy.
     pub fn run(&self, injection: Option<&Injection>) -> anyhow::Result<(Run, Traced)> {
         let (run, log) = self.copy()?;
         let traced = strace::run(self.exe, &run.job, &log, injection)?;
         Ok((run, traced))
     }
 
-    /// Starts the scenario in a copy of its own, and stops it when it has made its first call of this name.
+    /// Starts the scenario in its own copy, and stops it when it has made its first call of this name.
     pub fn stop_behind(&self, call: &str) -> anyhow::Result<(Run, Stopped)> {
         let (run, log) = self.copy()?;
         let stopped = Stopped::start(self.exe, &run.job, log, call)?;

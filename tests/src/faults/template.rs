@@ -1,6 +1,6 @@
 //! Contents of the store that each scenario begins with.
 
-/// The user who owns the store in [`super::Scenario::OwnerReclaim`]: nobody.
+/// The user who owns the store in [`super::Scenario::OwnerReclaim`]: no one.
 pub const OWNER: u32 = 65_534;
 /// Seed of an object in the store.
 pub(super) const THERE: u64 = 9_001;

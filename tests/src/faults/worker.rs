@@ -110,7 +110,7 @@ fn scenario(job: &Job) -> anyhow::Result<Done> {
                     store.reclaim(&object(9_103))?,
                 ])
             })?;
-            // Nobody knows whether what cannot be locked is referenced.
+            // No one knows whether what cannot be locked is referenced.
             Ok((format!("{held:?}, {absent:?}"), format!("{free:?}")))
         }
         Scenario::Quarantine => done(marked(|| store.quarantine(&object(THERE)))?),

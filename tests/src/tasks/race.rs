@@ -152,7 +152,7 @@ impl Racer {
         let store = self.agent.store().context("no store")?;
         ensure!(fingerprint(model)? == *expected, "wrong bytes in a model");
         for tensor in model.tensors() {
-            // A tensor that is an object of its own; those in packs come with another tensor's name.
+            // A tensor that is its own object; those in packs come with another tensor's name.
             let Some(id) = tensor.id() else { continue };
             let object = model.objects().find(|object| object.id == id.into());
             if let Some(object) = object {

@@ -18,7 +18,7 @@ pub struct KnownModel {
     pub expected: String,
 }
 
-/// Length of the file that is kept as a whole.
+/// Length of the file kept as a whole.
 const FILE_BYTES: usize = 700_001;
 
 /// Six bases with two variants each, and five models of extreme shapes.

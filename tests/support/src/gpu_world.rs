@@ -139,7 +139,11 @@ impl World {
                 .topology
                 .ids()
                 .filter(|gpu| !self.lost.contains(gpu) && !self.running.contains_key(gpu));
-            let has = |gpu| self.scheduler.resident(gpu).any(|one| one == request.model);
+            let has = |gpu| {
+                self.scheduler
+                    .resident(gpu)
+                    .any(|entry| entry == request.model)
+            };
             let in_time = request.deadline_us.unwrap() >= self.now_us + 10 * MS;
             assert!(!in_time || !idle.any(has), "{request:?}");
             self.refused += 1;
@@ -167,7 +171,7 @@ impl World {
     pub fn lose(&mut self, gpu: GpuId) {
         for id in self.scheduler.remove_gpu(self.now_us, gpu) {
             let mut running = self.running.iter();
-            let on = running.find(|(_, one)| one.request.id == id).unwrap().0;
+            let on = running.find(|(_, entry)| entry.request.id == id).unwrap().0;
             let on = *on;
             self.running.remove(&on);
             self.waiting.insert(id);
@@ -198,7 +202,7 @@ impl World {
         let running = self
             .running
             .iter()
-            .map(|(&gpu, one)| (one.request.id, Some(gpu)));
+            .map(|(&gpu, running)| (running.request.id, Some(gpu)));
         let waiting = self.waiting.iter().map(|&id| (id, None));
         let all: Vec<(RequestId, Option<GpuId>)> = running.chain(waiting).collect();
         let Some(&(id, gpu)) = all.get(at.checked_rem(all.len()).unwrap_or(0)) else {
@@ -217,11 +221,11 @@ impl World {
         let there: Vec<ModelId> = models.iter().map(|&number| ModelId(number)).collect();
         self.scheduler.observe_memory(self.now_us, gpu, &there);
         let resident: BTreeSet<ModelId> = self.scheduler.resident(gpu).collect();
-        let needed = self.running.get(&gpu).map(|one| one.request.model);
+        let needed = self.running.get(&gpu).map(|running| running.request.model);
         for id in resident {
             let copied_from = || {
-                self.running.values().any(|one| {
-                    let load = one.load.as_ref();
+                self.running.values().any(|entry| {
+                    let load = entry.load.as_ref();
                     load.is_some_and(|load| load.source != Source::Host)
                 })
             };
@@ -250,9 +254,9 @@ impl World {
             let memory = self.topology.gpu(gpu).unwrap().memory_bytes;
             assert!(self.scheduler.used_bytes(gpu) <= memory, "{gpu:?}");
         }
-        for (gpu, one) in &self.running {
+        for (gpu, entry) in &self.running {
             let mut resident = self.scheduler.resident(*gpu);
-            assert!(resident.any(|id| id == one.request.model), "{one:?}");
+            assert!(resident.any(|id| id == entry.request.model), "{entry:?}");
         }
         assert_eq!(self.scheduler.waiting(), self.waiting.len());
     }
@@ -279,7 +283,13 @@ pub fn warm(policy: impl GpuPolicy + 'static, gpus: u32) -> World {
 pub fn given(world: &mut World) -> Vec<(u32, u32, bool)> {
     let given = world.dispatch().into_iter();
     let mut given: Vec<_> = given
-        .map(|one| (one.request.model.0, one.gpu.0, one.load.is_none()))
+        .map(|dispatch| {
+            (
+                dispatch.request.model.0,
+                dispatch.gpu.0,
+                dispatch.load.is_none(),
+            )
+        })
         .collect();
     given.sort_unstable();
     given

@@ -92,7 +92,10 @@ fn the_first_minutes_have_commands_to_run() {
         "  TETRIS_PATCH=1 python ",
         "  tetris exec --model ",
     ] {
-        let count = listed.lines().filter(|one| one.starts_with(line)).count();
+        let count = listed
+            .lines()
+            .filter(|entry| entry.starts_with(line))
+            .count();
         assert!(count > 0, "`{line}` is missing: {listed}");
     }
 }

@@ -193,7 +193,7 @@ impl Graph {
         graph
     }
 
-    /// Names of everything that is built with `package`.
+    /// Names of everything built with `package`.
     fn closure(&self, package: &str) -> BTreeSet<&str> {
         let ids = self.names.iter().filter(|(_, name)| *name == package);
         let mut todo: Vec<&str> = ids.map(|(id, _)| id.as_str()).collect();
@@ -293,7 +293,7 @@ fn the_product_depends_on_nothing_of_research() {
     assert_eq!(all.intersection(&research).next(), None);
 }
 
-/// Packages and images are made of folders that are named, of which none is research.
+/// Packages and images are made of named folders, of which none is research.
 #[test]
 fn no_package_or_image_contains_research() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -310,7 +310,7 @@ fn no_package_or_image_contains_research() {
     }
 }
 
-/// The fuzz targets have a lock file of their own, which no build here reads.
+/// The fuzz targets have their own lock file, which no build here reads.
 #[test]
 fn the_lock_file_of_the_fuzz_targets_has_what_their_packages_depend_on() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/Cargo.lock");
@@ -341,8 +341,8 @@ fn the_lock_file_of_the_fuzz_targets_has_what_their_packages_depend_on() {
         };
         let direct = list(&package["dependencies"]).iter();
         // Those of tests are not built, and optional ones only with their features.
-        for one in direct.filter(|one| one["kind"].is_null() && one["optional"] == false) {
-            let dependency = text(&one["name"]);
+        for entry in direct.filter(|entry| entry["kind"].is_null() && entry["optional"] == false) {
+            let dependency = text(&entry["name"]);
             let is_there = section.lines().any(|line| {
                 let listed = line.trim().trim_matches(['"', ',']);
                 listed.split(' ').next() == Some(dependency.as_str())

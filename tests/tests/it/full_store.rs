@@ -1,4 +1,4 @@
-//! A full store frees what nobody references, least recently used first; what it cannot take then is
+//! A full store frees what no one references, least recently used first; what it cannot take then is
 //! private, with the reason.
 
 use std::path::PathBuf;

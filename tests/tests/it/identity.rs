@@ -274,7 +274,7 @@ fn a_sidecar_counts_only_as_a_file_of_the_models_owner_or_of_root() {
     assert_eq!(owned(1000, 1000), Recognized::ByHashing);
 }
 
-/// Runs `test` with a loop device, again when somebody else took the device between two images.
+/// Runs `test` with a loop device, again when someone else took the device between two images.
 fn with_loop(first: &Path, test: impl Fn(&Loop) -> anyhow::Result<()>) {
     let attempt = || test(&Loop::attach(first)?);
     if let Err(error) = attempt().or_else(|_| attempt()).or_else(|_| attempt()) {
@@ -423,7 +423,7 @@ fn overlay(lower: &Path, upper: &Path) -> anyhow::Result<Mount> {
     std::fs::create_dir_all(&changed)?;
     std::fs::create_dir_all(&work)?;
     let [lower, changed, work] = [lower, &changed, &work].map(|path| path.display().to_string());
-    // A comma and a colon in a name have a meaning of their own.
+    // A comma and a colon in a name have their own meaning.
     let escaped = lower.replace(':', "\\:").replace(',', "\\,");
     Mount::overlay(&format!(
         "lowerdir={escaped},upperdir={changed},workdir={work}"

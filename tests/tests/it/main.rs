@@ -12,6 +12,7 @@ mod dependencies;
 mod forged_blob;
 mod full_store;
 mod identity;
+mod idiom;
 #[path = "../../../reclaimer/tests/shared/lease.rs"]
 mod lease;
 mod limits;

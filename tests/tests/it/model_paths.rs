@@ -16,7 +16,7 @@ use tetris_tests::{skip, worker_exe};
 
 const NOBODY: u32 = 65_534;
 
-/// Loads in a process of its own, which is killed if it blocks.
+/// Loads in its own process, which is killed if it blocks.
 fn load(scratch: &Scratch, path: &Path, uid: Option<u32>) -> Vec<Loaded> {
     let with_store = LoadTask::of(scratch.root(), path);
     let without = LoadTask {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-const RUST: usize = 106_950;
+const RUST: usize = 107_080;
 const PYTHON: usize = 11_950;
 
 /// Parts of paths, and ends of names, of what is not the product.
@@ -40,11 +40,11 @@ fn the_product_does_not_grow_beyond_its_ceilings() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     let (mut by_owner, mut rust, mut python) = (BTreeMap::<_, usize>::new(), 0, 0);
     for path in listed.lines().filter(|path| is_product(path)) {
-        // A file that was removed, and is still in the index.
+        // A removed file, and is still in the index.
         let Ok(text) = std::fs::read_to_string(root.join(path)) else {
             continue;
         };
-        if path.ends_with(".py") {
+        if Path::new(path).extension().is_some_and(|end| end == "py") {
             python += lines(&text, "#");
         } else {
             let count = lines(&text, "//");

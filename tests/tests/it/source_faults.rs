@@ -1,4 +1,4 @@
-//! A model file that is changed between open and load, or while it is loaded, ends in a correct load
+//! A model file changed between open and load, or while it is loaded, ends in a correct load
 //! of one of its versions or in a clear error, never in a mixture of two.
 
 use std::fs::File;

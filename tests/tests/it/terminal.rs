@@ -43,7 +43,7 @@ fn subcommands(help: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Faults in a text: lines that a terminal breaks, and lines of a paragraph that end early, since somebody broke them for another width.
+/// Faults in a text: lines that a terminal breaks, and lines of a paragraph that end early, since someone broke them for another width.
 fn faults(text: &str) -> Vec<String> {
     let width = |line: &str| line.chars().count();
     let wide = text.lines().filter(|line| width(line) > COLUMNS);

@@ -1,4 +1,4 @@
-//! Tensors outside the store are read into private memory. A file that is changed at that moment
+//! Tensors outside the store are read into private memory. A file changed at that moment
 //! must not give a mixture of two versions.
 
 use std::fs::File;

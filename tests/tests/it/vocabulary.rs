@@ -73,7 +73,7 @@ fn ruled_out(page: &str) -> Vec<String> {
     found
 }
 
-/// Number of places in `line` with `word`, as a word of its own.
+/// Number of places in `line` with `word`, as its own word.
 fn occurrences(line: &str, word: &str) -> usize {
     let joins = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     line.match_indices(word)

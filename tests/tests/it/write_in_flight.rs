@@ -1,4 +1,4 @@
-//! A write() stamps a file when it begins and copies its bytes afterwards. A file that is read while
+//! A write() stamps a file when it begins and copies its bytes afterwards. A file read while
 //! such a call is under way must not be recognized later by what its stamps were then (INV-10).
 
 use std::fs::File;

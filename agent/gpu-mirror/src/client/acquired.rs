@@ -180,7 +180,7 @@ impl<D: DeviceMemory> Acquired<D> {
     }
 
     /// Has a stream of another library wait for an object, without a wait of the host for more than its
-    /// mapping. Work that is queued on the stream later has the object's bytes if [`Arrivals::check`] succeeds
+    /// mapping. Work queued on the stream later has the object's bytes if [`Arrivals::check`] succeeds
     /// afterwards.
     ///
     /// # Errors

@@ -43,7 +43,7 @@ struct Shared<D: DeviceMemory> {
     mapped: Vec<OnceLock<D::Mapping>>,
     progress: Mutex<Progress>,
     changed: Condvar,
-    /// True once nobody needs further chunks.
+    /// True once no one needs further chunks.
     stopped: AtomicBool,
 }
 
@@ -89,7 +89,7 @@ impl<D: DeviceMemory> Chunks<D> {
     ///
     /// # Errors
     ///
-    /// [`MemoryError`] if there are no addresses, or a chunk that is mapped at once cannot be.
+    /// [`MemoryError`] if there are no addresses, or a chunk mapped at once cannot be.
     pub fn take(&mut self, exported: Exported, bytes: u64) -> Result<(), MemoryError> {
         let range = self.device.reserve(bytes)?;
         let address = D::address_of(&range);
@@ -102,7 +102,7 @@ impl<D: DeviceMemory> Chunks<D> {
         if let Some(address) = address
             && let Some(ahead) = self.mapper()
         {
-            // After a failure nobody receives it, and waits say why.
+            // After a failure no one receives it, and waits say why.
             let _received = ahead.send(chunk);
             self.places.push((address, bytes));
             return Ok(());

@@ -10,7 +10,7 @@ use crate::protocol::{
 };
 use crate::residency::ModelKey;
 
-/// State of a device: its memory, its links, its transfers, and the models that were named.
+/// State of a device: its memory, its links, its transfers, and the named models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceState {
     /// The device itself.

@@ -7,7 +7,7 @@ use super::events::Events;
 use super::reaper::{self, Unmap};
 use crate::memory::{DeviceMemory, MemoryError, MemoryKind};
 
-/// Mappings that are removed once this process's queued work no longer reads them, and only then
+/// Mappings removed once this process's queued work no longer reads them, and only then
 /// the connection.
 #[derive(Debug)]
 pub(super) struct Mappings<D: DeviceMemory> {
@@ -110,7 +110,7 @@ impl<D: DeviceMemory> Drop for Mappings<D> {
     }
 }
 
-/// Mappings that nobody uses any more, apart from queued work.
+/// Mappings that no one uses any more, apart from queued work.
 struct Unmapping<D: DeviceMemory> {
     chunks: Chunks<D>,
     events: Option<Arc<Events>>,

@@ -70,7 +70,7 @@ impl<B: DerefMut<Target = [u8]> + Send + Sync + 'static> Gatherers<B> {
         Self { jobs, threads }
     }
 
-    /// Begins to fill a buffer that nobody else refers to.
+    /// Begins to fill a buffer that no one else refers to.
     pub fn gather(&self, buffer: Arc<B>, parts: Vec<Part>) -> Gathering<B> {
         let (done, receiver) = sync_channel(1);
         let job = Job {
@@ -196,7 +196,7 @@ mod tests {
             vec![part(0, 0, HostSlice::whole(Arc::new(bytes)))]
         };
         let filling = [1, 2].map(|byte| gatherers.gather(buffer(), from(byte)));
-        let filled = filling.map(|one| one.wait().unwrap()[0]);
+        let filled = filling.map(|filling| filling.wait().unwrap()[0]);
         assert_eq!(filled, [1, 2]);
     }
 

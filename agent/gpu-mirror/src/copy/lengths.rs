@@ -4,7 +4,7 @@
 /// each GB, other calls wait at most 7 ms.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Minimum length of an object that is registered, in bytes. The staging ring copies smaller ones as fast as
+/// Minimum length of a registered object, in bytes. The staging ring copies smaller ones as fast as
 /// the driver would register them.
 pub const LEAST_REGISTERED_BYTES: u64 = 1 << 20;
 

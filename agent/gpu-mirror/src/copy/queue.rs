@@ -89,7 +89,7 @@ impl Queue {
             return None;
         }
         let mut waiting = self.waiting.iter();
-        let at = waiting.position(|one| start(&one.memory) == from)?;
+        let at = waiting.position(|entry| start(&entry.memory) == from)?;
         let removed = self.waiting.remove(at)?;
         self.bytes -= len(&removed.memory);
         Some(removed)

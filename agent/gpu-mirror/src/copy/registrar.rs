@@ -318,7 +318,7 @@ impl<D: DeviceMemory> Registrar<D> {
         while self.unregister_next(.., |_| true).is_some() {}
     }
 
-    /// Gives up this memory, unless a copy uses it. Returns the number of bytes that were registered
+    /// Gives up this memory, unless a copy uses it. Returns the number of registered bytes
     /// or waited for it.
     pub fn give_up(&self, memory: &HostSlice) -> u64 {
         let range = memory.owner_bytes().as_ptr_range();

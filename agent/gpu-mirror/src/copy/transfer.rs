@@ -88,7 +88,7 @@ impl<D: DeviceMemory> Transfer<'_, D> {
                 let first = from.offset();
                 let placed = registered
                     .into_iter()
-                    .map(|one| (piece.to + one.memory.offset() - first, one));
+                    .map(|registered| (piece.to + registered.memory.offset() - first, registered));
                 copies.direct.extend(placed);
                 self.report.direct_bytes += piece.len;
                 extends = false;

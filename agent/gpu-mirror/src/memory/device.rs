@@ -69,7 +69,7 @@ pub trait DeviceMemory: Send + Sync + 'static {
 
     /// Reserves `bytes` of addresses, a multiple of the granule.
     fn reserve(&self, bytes: u64) -> Result<Self::Range, MemoryError>;
-    /// The address of a range's first byte, if memory that is mapped there later will have it; `None` if only the
+    /// The address of a range's first byte, if memory mapped there later will have it; `None` if only the
     /// mapping has one.
     fn address_of(_range: &Self::Range) -> Option<u64> {
         None
@@ -148,7 +148,7 @@ pub trait DeviceMemory: Send + Sync + 'static {
     /// Drops a chunk of this process and its mapping. Returns true if their memory is free then, and
     /// false if it cannot tell or an importer still has it.
     fn reclaim(&self, chunk: Self::Chunk, mapping: Self::Mapping) -> Result<bool, MemoryError>;
-    /// Sets all bytes of a writable mapping of a chunk that was created here and not exported yet to
+    /// Sets all bytes of a writable mapping of a chunk created here and not exported yet to
     /// zero, and waits.
     fn clear(&self, mapping: &Self::Mapping) -> Result<(), MemoryError>;
 
@@ -162,7 +162,7 @@ pub trait DeviceMemory: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Queues a function on a stream of another library: work that is queued there later runs after
+    /// Queues a function on a stream of another library: work queued there later runs after
     /// the function has returned. It runs on a thread of the driver and must call no driver. A
     /// capture of a graph would keep it: the caller queues none then.
     ///

@@ -26,7 +26,7 @@ pub enum MemoryError {
         /// Number of devices.
         found: u32,
     },
-    /// Another process has the device for itself, or nobody may use it.
+    /// Another process has the device for itself, or no one may use it.
     #[error(
         "device {number} is unavailable: CUDA_ERROR_DEVICE_UNAVAILABLE (46); is it in compute mode EXCLUSIVE_PROCESS or PROHIBITED? `nvidia-smi --compute-mode=DEFAULT` lets several processes use it"
     )]

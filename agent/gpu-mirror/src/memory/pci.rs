@@ -22,7 +22,7 @@ fn above(path: &Path) -> Option<String> {
     bridges.get(found).map(|name| (*name).to_owned())
 }
 
-/// Returns true for a domain, bus, device and function, such as `0000:3b:00.0`.
+/// Returns true for a domain, bus, device and function, e.g. `0000:3b:00.0`.
 fn is_address(name: &str) -> bool {
     let parts: Vec<_> = name.split([':', '.']).collect();
     let hexadecimal = |part: &&str| part.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -44,7 +44,7 @@ pub struct DeviceInfo {
     pub free_bytes: u64,
     /// Mode in which processes may use it at the moment.
     pub mode: DeviceMode,
-    /// Its PCI address, such as `0000:3b:00.0`; `None` for a simulated device.
+    /// Its PCI address, e.g. `0000:3b:00.0`; `None` for a simulated device.
     pub pci_address: Option<String>,
 }
 

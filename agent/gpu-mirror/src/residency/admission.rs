@@ -14,7 +14,7 @@ pub struct Released {
     pub chunk: ChunkId,
 }
 
-/// A model that was evicted. Objects that other models share stay.
+/// An evicted model. Objects that other models share stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Evicted {
     /// Its tenant.

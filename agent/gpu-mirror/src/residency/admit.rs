@@ -90,7 +90,7 @@ impl Device {
     }
 
     /// Assigns positions to parts that are not here, all or none, and marks them as being copied:
-    /// for a model that is held, or else for templates.
+    /// for a held model, or else for templates.
     pub fn place_parts(
         &mut self,
         request: &Request<'_>,

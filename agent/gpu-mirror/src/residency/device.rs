@@ -44,7 +44,7 @@ pub(super) struct ResidentModel {
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     pub spec: ModelSpec,
-    /// Number of leading objects that are kept at the moment.
+    /// Number of leading objects kept at the moment.
     pub kept: usize,
     pub last_used_ms: u64,
 }

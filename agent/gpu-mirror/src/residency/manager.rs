@@ -157,7 +157,7 @@ impl Manager {
         order.into_iter().map(|(.., id)| id).collect()
     }
 
-    /// Records that an object has been copied. `None` if it was not being copied. If nobody holds
+    /// Records that an object has been copied. `None` if it was not being copied. If no one holds
     /// it any more, idle objects may leave (B6).
     pub fn copied(
         &mut self,
@@ -214,7 +214,7 @@ impl Manager {
     }
 
     /// Number of bytes by which the chunks on a device, or the tenant's there, exceed what they may
-    /// take: memory that was counted on lingers.
+    /// take: memory counted on lingers.
     pub fn excess_bytes(&self, device: DeviceId, tenant: TenantId) -> u64 {
         let Some(found) = self.devices.get(&device) else {
             return 0;

@@ -21,7 +21,7 @@ impl Manager {
     }
 
     /// Ends one [`Self::pin`]. Returns false if the object has left in the meantime, as damaged
-    /// objects do: then the bytes that were read there may be others. An object that belongs to no
+    /// objects do: then the bytes read there may be others. An object that belongs to no
     /// model any more leaves now.
     pub fn unpin(
         &mut self,

@@ -26,7 +26,7 @@ pub struct Filling {
 pub struct PrefixUsage {
     /// The model's length.
     pub model_bytes: u64,
-    /// Length of the objects that are kept.
+    /// Length of the kept objects.
     pub kept_bytes: u64,
     /// Of these, the length of the objects that the device has.
     pub resident_bytes: u64,
@@ -199,7 +199,7 @@ impl Device {
         Ok(filling)
     }
 
-    /// Length of all objects that are kept, each once, in bytes.
+    /// Length of all kept objects, each once, in bytes.
     pub fn kept_bytes(&self) -> u64 {
         let kept = self.objects.values().filter(|object| object.kept > 0);
         kept.map(|object| object.len).sum()

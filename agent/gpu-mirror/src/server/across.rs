@@ -36,7 +36,10 @@ impl<D: DeviceMemory> State<D> {
         let links = slot.links.from_devices.iter();
         let faster = links.filter_map(|(peer, rate)| {
             let rate = rate.filter(|rate| *rate > from_host)?;
-            let works = self.devices.get(peer).is_some_and(|one| one.lost.is_none());
+            let works = self
+                .devices
+                .get(peer)
+                .is_some_and(|device| device.lost.is_none());
             works.then_some((rate, *peer))
         });
         let mut peers: Vec<_> = faster.collect();
@@ -98,7 +101,7 @@ impl<D: DeviceMemory> Worker<D> {
             Vec::new()
         });
         events.reverse();
-        for one in there {
+        for entry in there {
             let arrived = match events.pop().map(|event| self.device.wait(&event)) {
                 Some(Ok(())) => true,
                 Some(Err(error)) => {
@@ -110,12 +113,12 @@ impl<D: DeviceMemory> Worker<D> {
             };
             // Nothing reads the peer's memory any more where the copy did not arrive: the stream
             // has ended.
-            let stayed = self.unpin(&one, load.tenant);
+            let stayed = self.unpin(&entry, load.tenant);
             if arrived && stayed {
-                self.core.metrics.across_bytes.add(one.copy.place.len);
-                self.core.arrived(self.id, load.tenant, &one.copy.object);
+                self.core.metrics.across_bytes.add(entry.copy.place.len);
+                self.core.arrived(self.id, load.tenant, &entry.copy.object);
             } else {
-                host.push(one.copy);
+                host.push(entry.copy);
             }
         }
         // Lets go of the peers' memory.
@@ -137,13 +140,13 @@ impl<D: DeviceMemory> Worker<D> {
             none => none.insert(self.device.stream()?),
         };
         let mut events = Vec::with_capacity(there.len());
-        for one in there {
-            let place = one.copy.place;
+        for entry in there {
+            let place = entry.copy.place;
             let Some(to) = targets.get(&place.chunk) else {
                 break;
             };
-            let part = one.offset..one.offset.saturating_add(place.len);
-            let (source, from) = (&*one.device, &one.mapping);
+            let part = entry.offset..entry.offset.saturating_add(place.len);
+            let (source, from) = (&*entry.device, &entry.mapping);
             self.device
                 .copy_across(stream, to, place.offset, source, from, part)?;
             events.push(self.device.record(stream)?);

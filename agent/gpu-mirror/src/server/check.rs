@@ -1,7 +1,7 @@
 //! Checks of the bytes on a device against the names of the objects, at a bounded rate.
 //!
 //! Every process that maps a chunk may write to it where the driver lets it. So a device's thread
-//! reads objects back, one after the other in random order, and hashes them. Nobody can tell which
+//! reads objects back, one after the other in random order, and hashes them. No one can tell which
 //! one comes next.
 //!
 //! **Guarantees.** The thread that checks is the one that copies, so no piece is read while other

@@ -20,7 +20,7 @@ struct Connections {
     next: u64,
     open: BTreeMap<u64, Counted>,
     closed: bool,
-    /// Number of tenants that are served.
+    /// Number of served tenants.
     tenants: usize,
 }
 
@@ -65,7 +65,7 @@ impl ConnectionLimit {
         Some(ConnectionPermit { limit, number })
     }
 
-    /// Sets the number of tenants that are served.
+    /// Sets the number of served tenants.
     pub fn set_tenants(&self, tenants: usize) {
         self.lock().tenants = tenants;
     }
@@ -88,7 +88,7 @@ impl ConnectionLimit {
     pub fn hang_up(&self, tenant: TenantId) {
         let connections = self.lock();
         let all = connections.open.values();
-        for counted in all.filter(|one| one.user.0 == tenant) {
+        for counted in all.filter(|entry| entry.user.0 == tenant) {
             counted.connection.hang_up();
         }
     }

@@ -3,7 +3,7 @@
 //! A descriptor outlives its connection, and so does a mapping. So a chunk whose memory is not free
 //! when it is released counts until the last process that the server passed it to has ended (B8).
 //!
-//! **Caveats.** A process can pass descriptors on, or leave them to a child: then nobody counts
+//! **Caveats.** A process can pass descriptors on, or leave them to a child: then no one counts
 //! them. Where the kernel does not tell the process (before Linux 6.5, in another PID namespace)
 //! the connection stands for it.
 

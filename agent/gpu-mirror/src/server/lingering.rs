@@ -24,7 +24,7 @@ impl<D: DeviceMemory> State<D> {
                 if !physical.importers.iter().any(has) {
                     // Seldom, because each look is a system call.
                     if physical.importers.len().is_power_of_two() {
-                        physical.importers.retain(|one| !one.has_gone());
+                        physical.importers.retain(|importer| !importer.has_gone());
                     }
                     physical.importers.push(Arc::clone(importer));
                 }
@@ -46,7 +46,7 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
-    /// Looks which processes have gone: memory that nobody else keeps is free.
+    /// Looks which processes have gone: memory that no one else keeps is free.
     pub fn sweep(&mut self) {
         let mut known: BTreeMap<*const Importer, bool> = BTreeMap::new();
         let mut free = Vec::new();

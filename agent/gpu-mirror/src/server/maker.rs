@@ -2,7 +2,7 @@
 //! loads on to the thread that copies. In between it makes spare chunks (`spares`).
 //!
 //! The order matters: memory that one admission counts as free may still have to be released for an
-//! earlier one. Copies have a thread of their own, so that a client gets its chunks while others'
+//! earlier one. Copies have their own thread, so that a client gets its chunks while others'
 //! objects are being copied.
 
 use std::collections::BTreeMap;
@@ -150,7 +150,9 @@ impl<D: DeviceMemory> Maker<D> {
             let slot = state.devices.get_mut(&self.id);
             let chunks = slot.map(|slot| &mut slot.chunks);
             chunks.map_or_else(Vec::new, |chunks| {
-                let names = released.iter().map(|one| (one.tenant, one.chunk));
+                let names = released
+                    .iter()
+                    .map(|released| (released.tenant, released.chunk));
                 let taken = names.filter_map(|name| Some((name, chunks.remove(&name)?)));
                 taken.collect()
             })
@@ -388,7 +390,7 @@ impl<D: DeviceMemory> Maker<D> {
         Ok((chunk, mapping))
     }
 
-    /// Evicts idle models for the memory that is missing for a chunk. Returns true if any memory was
+    /// Evicts idle models for the memory missing for a chunk. Returns true if any memory was
     /// released.
     fn shrink(&self, bytes: u64) -> Result<bool, MemoryError> {
         let free = self.device.info()?.free_bytes;

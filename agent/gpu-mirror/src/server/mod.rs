@@ -23,7 +23,7 @@
 //! - C6: a chunk counts until its memory is free: the device says so when it is released, or else the
 //!   last process that got it has ended.
 //! - C7: with several tenants, none takes all connections: each may have as many as are free. The same holds for the
-//!   objects of models that are held, and for mapped objects of models that wait or are copied.
+//!   objects of held models, and for mapped objects of models that wait or are copied.
 //!
 //! - C8: the capacity of a device is at most the memory that the server has there and what is free
 //!   beside it. Where other programs take the memory first, a load waits for some seconds, then idle
@@ -307,14 +307,16 @@ impl<D: DeviceMemory + 'static> Server<D> {
                 .listening
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let (left, others) = listening.drain(..).partition(|one| one.tenant.id == tenant);
+            let (left, others) = listening
+                .drain(..)
+                .partition(|entry| entry.tenant.id == tenant);
             *listening = others;
             self.core.connections.set_tenants(listening.len());
             left
         };
         let pools: Vec<_> = left
             .iter()
-            .map(|one| Arc::clone(&one.tenant.pool))
+            .map(|entry| Arc::clone(&entry.tenant.pool))
             .collect();
         end(left, || self.core.connections.hang_up(tenant));
         let now_ms = self.core.now_ms();
@@ -336,8 +338,9 @@ impl<D: DeviceMemory + 'static> Server<D> {
         let pools: Vec<_> = {
             let listening = self.listening.lock();
             let listening = listening.unwrap_or_else(PoisonError::into_inner);
-            let own = listening.iter().filter(|one| one.tenant.id == tenant);
-            own.map(|one| Arc::clone(&one.tenant.pool)).collect()
+            let own = listening.iter().filter(|entry| entry.tenant.id == tenant);
+            own.map(|listening| Arc::clone(&listening.tenant.pool))
+                .collect()
         };
         pools.iter().map(|pool| self.core.unpin(pool)).sum()
     }
@@ -386,7 +389,10 @@ impl<D: DeviceMemory + 'static> Server<D> {
     fn tenants(&self) -> Vec<TenantId> {
         let listening = self.listening.lock();
         let listening = listening.unwrap_or_else(PoisonError::into_inner);
-        listening.iter().map(|one| one.tenant.id).collect()
+        listening
+            .iter()
+            .map(|listening| listening.tenant.id)
+            .collect()
     }
 
     /// Number of connections.
@@ -460,10 +466,13 @@ fn warn_of_mode(device: DeviceId, info: &DeviceInfo) {
 
 /// Stops the sockets, and then their connections, which `hang_up` ends.
 fn end(listening: Vec<Listening>, hang_up: impl FnOnce()) {
-    for one in &listening {
-        one.stop.ring();
+    for entry in &listening {
+        entry.stop.ring();
     }
-    let left: Vec<_> = listening.into_iter().map(|one| one.thread.join()).collect();
+    let left: Vec<_> = listening
+        .into_iter()
+        .map(|listening| listening.thread.join())
+        .collect();
     hang_up();
     for thread in left.into_iter().flatten().flatten() {
         note(&thread.join());

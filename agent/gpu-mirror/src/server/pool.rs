@@ -65,7 +65,7 @@ impl Pool {
     /// the store's file.
     pub fn find(&self, object: &ObjectRef, on: Option<DeviceId>) -> Option<Arc<Mapping>> {
         let least = DeviceId(u32::MIN);
-        let (from, to) = on.map_or((least, DeviceId(u32::MAX)), |one| (one, one));
+        let (from, to) = on.map_or((least, DeviceId(u32::MAX)), |entry| (entry, entry));
         let alive: Vec<_> = {
             let known = self.lock();
             let range = known.mappings.range((object.id, from)..=(object.id, to));
@@ -101,7 +101,7 @@ impl Pool {
             known.tidy();
         }
         let mappings = known.mappings.entry((object, device)).or_default();
-        mappings.retain(|one| one.strong_count() > 0);
+        mappings.retain(|mapping| mapping.strong_count() > 0);
         mappings.push(Arc::downgrade(mapping));
     }
 
@@ -129,7 +129,7 @@ impl Pool {
 impl Known {
     fn tidy(&mut self) {
         self.mappings.retain(|_, mappings| {
-            mappings.retain(|one| one.strong_count() > 0);
+            mappings.retain(|mapping| mapping.strong_count() > 0);
             !mappings.is_empty()
         });
         self.tidy_at = self.mappings.len() * 2;

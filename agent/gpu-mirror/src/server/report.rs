@@ -63,7 +63,7 @@ pub struct DeviceReport {
     pub spare_bytes: u64,
     /// Length of the objects that are on their way to the device, in bytes.
     pub transfer_bytes: u64,
-    /// Length of the stores' pages that are registered with the driver, and so referenced, in
+    /// Length of the stores' pages registered with the driver, and so referenced, in
     /// bytes.
     pub pinned_bytes: u64,
     /// The reason that the driver refused the last registration of pages, so that copies go through

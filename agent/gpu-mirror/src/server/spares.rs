@@ -94,7 +94,7 @@ impl<D: DeviceMemory> Spares<D> {
     }
 
     /// Takes a chunk, of this length if one is given, that could be for all: it was not cleared, and
-    /// nobody else had or has it.
+    /// no one else had or has it.
     pub fn take_unclear(&mut self, bytes: Option<u64>) -> Option<(Physical<D>, ChunkName)> {
         let is_own = |spare: &Spare<D>| {
             let physical = &spare.physical;

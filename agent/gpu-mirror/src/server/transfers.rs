@@ -26,7 +26,7 @@ pub(super) struct Transfers {
 /// Bytes that are on their way to a device.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct BytesLeft {
-    /// Of models of the tenant that were asked for, in the order of admissions.
+    /// Of models of the tenant asked for, in the order of admissions.
     pub named: Vec<(ModelKey, u64)>,
     /// Of all others.
     pub others: u64,
@@ -48,7 +48,7 @@ impl Transfers {
 
     /// Records the arrival of an object.
     pub fn arrived(&mut self, tenant: TenantId, object: &ObjectId) {
-        let mut own = self.list.iter_mut().filter(|one| one.tenant == tenant);
+        let mut own = self.list.iter_mut().filter(|entry| entry.tenant == tenant);
         let _arrived = own.find_map(|transfer| transfer.left.remove(object));
     }
 

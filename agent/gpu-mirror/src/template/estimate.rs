@@ -30,7 +30,7 @@ impl Estimate {
         let mut sorted: Vec<_> = self.samples.iter().copied().collect();
         sorted.sort_unstable();
         // Of an even number the lower one: too little bandwidth keeps too much, which is late for
-        // nobody.
+        // no one.
         let Some(median) = sorted.get((sorted.len() - 1) / 2).copied() else {
             return false;
         };

@@ -233,9 +233,9 @@ fn replies() -> Vec<(&'static str, Reply)> {
 /// Frames of this version's messages, by side and name.
 fn frames() -> Vec<(String, Vec<u8>)> {
     let requests = requests().into_iter();
-    let asked = requests.map(|(name, one)| (format!("client/{name}"), one.encode()));
+    let asked = requests.map(|(name, request)| (format!("client/{name}"), request.encode()));
     let replies = replies().into_iter();
-    let answered = replies.map(|(name, one)| (format!("server/{name}"), one.encode()));
+    let answered = replies.map(|(name, reply)| (format!("server/{name}"), reply.encode()));
     asked.chain(answered).collect()
 }
 
@@ -251,21 +251,21 @@ fn frames_of_every_version_are_read() {
     for name in FIXTURES {
         let (preamble, kept) = fixture::read(PACKAGE, name);
         PROTOCOL.check_preamble(&preamble).unwrap();
-        for one in kept {
-            // Each is read as what it was, and a peer of that version reads what this one writes.
-            let (side, message) = one.name.split_once('/').unwrap();
+        for entry in kept {
+            // Each is read as what it was, and a peer of that version reads what this entry writes.
+            let (side, message) = entry.name.split_once('/').unwrap();
             let written = if side == "client" {
                 let expected = find(requests(), message);
-                let read = Request::decode(one.kind, &one.payload);
+                let read = Request::decode(entry.kind, &entry.payload);
                 assert_eq!(read, Ok(expected.clone()), "{name}: {message}");
                 expected.encode()
             } else {
                 let expected = find(replies(), message);
-                let read = Reply::decode(one.kind, &one.payload);
+                let read = Reply::decode(entry.kind, &entry.payload);
                 assert_eq!(read, Ok(expected.clone()), "{name}: {message}");
                 expected.encode()
             };
-            assert_eq!(written, one.frame, "{name}: {message}");
+            assert_eq!(written, entry.frame, "{name}: {message}");
         }
     }
 }

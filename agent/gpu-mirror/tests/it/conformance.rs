@@ -261,7 +261,7 @@ fn every_defect_is_noticed() {
     }
 }
 
-/// Checks copies to a defective device from a sound one that is linked to it.
+/// Checks copies to a defective device from a sound one linked to it.
 fn verdict_across(defect: Defect) -> Result<bool, Broken> {
     let device = |number, defect| Defective {
         inner: HostDevice::numbered(number, 1, 64 << 20),

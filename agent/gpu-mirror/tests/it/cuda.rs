@@ -166,7 +166,7 @@ fn processes_hold_one_copy<D: DeviceMemory + 'static>(device: D, client: &str) {
     let objects = publish(&store, &NAMES, KIB);
     let manifests = objects
         .chunks(1)
-        .map(|one| manifest(&store, one).to_string());
+        .map(|entry| manifest(&store, entry).to_string());
     let manifests: Vec<_> = manifests.collect();
     let served = ServedDevice {
         id: DEVICE,

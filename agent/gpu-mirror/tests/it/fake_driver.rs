@@ -135,7 +135,7 @@ impl FakeDriver {
         self
     }
 
-    /// Compiles a program that is linked to the driver.
+    /// Compiles a program linked to the driver.
     pub fn compile(&self, name: &str, source: &str) -> PathBuf {
         let program = self.state.path().join(name);
         let mut command = compiler();

@@ -197,7 +197,7 @@ fn a_client_that_never_reads_harms_itself() {
     let mut raw = Raw::greeted(&mirror.socket);
     let status = Request::Status.encode().repeat(MAX_FRAME_BYTES / 8);
     raw.0.set_nonblocking(true).unwrap();
-    // Until the server stops taking requests, because nobody reads its answers, or has hung up.
+    // Until the server stops taking requests, because no one reads its answers, or has hung up.
     while matches!((&raw.0).write(&status), Ok(1..)) {}
     others_are_served(&mirror, || {});
     eventually("it was given up", || mirror.server.connections() == 0);
@@ -344,7 +344,7 @@ fn a_model_that_waits_can_be_given_up() {
     check(&held, &a, &["a"], 4000);
 }
 
-/// A socket whose last close waits for an hour: nobody reads at the other end.
+/// A socket whose last close waits for an hour: no one reads at the other end.
 fn lingering(listener: &TcpListener) -> (TcpStream, TcpStream) {
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let unread = listener.accept().unwrap().0;

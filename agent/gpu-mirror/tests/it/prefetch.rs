@@ -1,4 +1,4 @@
-//! Models that are held without being mapped, and the state of a device.
+//! Models held without being mapped, and the state of a device.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn the_state_of_a_device_has_the_models_that_are_named() {
     let before = state(&mirror, &keys);
     let presence = |state: &DeviceState| {
         let models = state.models.iter();
-        let presence = models.map(|one| (one.state, one.bytes, one.bytes_left));
+        let presence = models.map(|model| (model.state, model.bytes, model.bytes_left));
         presence.collect::<Vec<_>>()
     };
     let absent = (ModelState::Absent, 0, 0);

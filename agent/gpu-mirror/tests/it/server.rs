@@ -132,7 +132,7 @@ fn only_what_nobody_holds_is_evicted() {
     let held = mirror.acquire(&a).unwrap();
     check(&held, &a, &["a"], 4000);
     let idle = mirror.acquire(&b).unwrap();
-    // A load that nobody waits for is given up.
+    // A load that no one waits for is given up.
     idle.wait_all(LONG).unwrap();
     idle.release().unwrap();
     let third = mirror.acquire_within(&c, LONG).unwrap();

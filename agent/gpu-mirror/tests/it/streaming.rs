@@ -105,7 +105,7 @@ struct Seen {
     wrong: Mutex<Vec<usize>>,
 }
 
-/// Queues a wait and a kernel for each object. Returns before any of them has to run.
+/// Queues a wait and a kernel for each object. Returns before any of them must run.
 fn queue(
     queue: &HostQueue,
     held: &Arc<Acquired<HostDevice>>,
@@ -300,8 +300,8 @@ proptest! {
             let (node, models, failures) = (&node, &models, &failures);
             for moves in &clients {
                 scope.spawn(move || {
-                    for one in moves {
-                        make_move(node, models, one, failures);
+                    for entry in moves {
+                        make_move(node, models, entry, failures);
                     }
                 });
             }

@@ -48,7 +48,7 @@ pub enum PrivateCause {
         /// User id of its owner.
         owner: u32,
     },
-    /// The store has a daemon's socket, and nobody listens there.
+    /// The store has a daemon's socket, and no one listens there.
     NoDaemon,
     /// The daemon gives no answer.
     DaemonSilent,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// A value nobody asked for, such as a field that a later version of the format adds.
+/// A value no one asked for, e.g. a field that a later version of the format adds.
 ///
 /// Unlike [`serde::de::IgnoredAny`] it is parsed in full: nesting counts against the parser's limit, numbers must be in range and
 /// strings valid. The reference implementation buffers such values and therefore refuses the same ones.

@@ -36,7 +36,7 @@ pub struct Layout {
     /// Paths of the safetensors files, distinct, sorted, never empty. They exist; their headers were not looked at.
     pub files: Vec<PathBuf>,
     /// The file that holds each tensor, if there is an index. Every path in it is in `files`. The index is a claim: whether a tensor
-    /// is in the file that is named for it, only the header shows.
+    /// is in the file named for it, only the header shows.
     pub weight_map: Option<BTreeMap<String, PathBuf>>,
 }
 
@@ -243,7 +243,7 @@ fn main_revision(dir: &Path) -> Option<String> {
 }
 
 /// Returns true if `path` leads to a file. A link into nowhere does not: the cache has such links
-/// to blobs that were deleted.
+/// to deleted blobs.
 fn is_file(path: &Path) -> Result<bool, HubError> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(metadata.is_file()),

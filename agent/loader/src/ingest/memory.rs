@@ -39,7 +39,7 @@ pub struct MemoryIngest<'a> {
 pub struct IngestedMemory {
     /// The object.
     pub object: ObjectRef,
-    /// Number of bytes that were read; 0 when the object was there.
+    /// Number of read bytes; 0 when the object was there.
     pub bytes_read: u64,
     _reference: Mapping,
 }

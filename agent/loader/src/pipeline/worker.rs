@@ -33,7 +33,7 @@ pub(crate) struct SweepState<'a> {
     tasks: Vec<(usize, u64)>,
     next: AtomicUsize,
     expect_hit: AtomicBool,
-    /// Stage every object, even one that is expected to be in the store.
+    /// Stage every object, even one expected to be in the store.
     stage_all: bool,
     failed: AtomicBool,
     tally: &'a Tally,

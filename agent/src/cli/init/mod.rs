@@ -105,7 +105,7 @@ fn directory(args: &InitArgs, location: &StoreLocation) -> PathBuf {
     }
 }
 
-/// Uses the tmpfs that is mounted on `dir`. The store comes first, so that nobody else's mount is
+/// Uses the tmpfs mounted on `dir`. The store comes first, so that no one else's mount is
 /// changed.
 fn adopt(args: &InitArgs, dir: &Path, mount: &Mount) -> Result<(Store, How)> {
     let store = Store::create(dir, &CreateOptions::default())?;

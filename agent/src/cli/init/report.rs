@@ -102,7 +102,7 @@ fn is_same_dir(one: &Path, other: &Path) -> bool {
     one == other || one.canonicalize().is_ok_and(same)
 }
 
-/// Says that the store was there and is somebody else's.
+/// Says that the store was there and is someone else's.
 fn explain_owner(store: &Store) {
     if store.is_writable() {
         return;

@@ -13,7 +13,7 @@ use crate::cli::time::ago;
 pub(super) const WIDTH: usize = 80;
 /// Narrowest path that is shown.
 const PATH_MIN: usize = 10;
-/// Most processes that are listed for each store; the models get the rest of the screen.
+/// Most processes listed for each store; the models get the rest of the screen.
 const PROCESSES: usize = 8;
 
 /// The lines of one look.
@@ -168,14 +168,14 @@ fn processes(snapshot: &Snapshot, width: usize) -> Vec<String> {
 }
 
 fn loads(snapshot: &Snapshot) -> Vec<String> {
-    let lines = snapshot.loading.iter().take(PROCESSES).map(|one| {
+    let lines = snapshot.loading.iter().take(PROCESSES).map(|entry| {
         format!(
             "loading: {} {} of {} writes {} objects, {}",
-            one.info.pid,
-            printable(&one.info.command),
-            printable(&holding::user(&one.info)),
-            one.objects,
-            Bytes(one.bytes)
+            entry.info.pid,
+            printable(&entry.info.command),
+            printable(&holding::user(&entry.info)),
+            entry.objects,
+            Bytes(entry.bytes)
         )
     });
     lines.collect()

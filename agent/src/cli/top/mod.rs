@@ -75,7 +75,7 @@ pub(crate) fn run(args: &TopArgs, location: &StoreLocation, out: &mut Output) ->
     }
 }
 
-/// The store that was named; else both default ones, as far as they can be used.
+/// The named store; else both default ones, as far as they can be used.
 fn stores(location: &StoreLocation) -> Result<Vec<Store>> {
     let first = location.open();
     if location.named {

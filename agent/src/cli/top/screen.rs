@@ -1,4 +1,4 @@
-//! The terminal while `top` runs: a screen of its own, which is written over in place.
+//! The terminal while `top` runs: its own screen, which is written over in place.
 
 use std::io::{Stdout, Write, stdout};
 

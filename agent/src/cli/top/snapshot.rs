@@ -16,7 +16,7 @@ use crate::cli::loading::lossy;
 use crate::cli::model_row::{Manifests, ModelRow};
 use crate::cli::present::Present;
 
-/// Manifests that were read at earlier looks.
+/// Manifests read at earlier looks.
 #[derive(Debug, Default)]
 pub(super) struct Memory(Manifests);
 
@@ -90,7 +90,7 @@ impl Snapshot {
         let loading: Vec<Value> = self
             .loading
             .iter()
-            .map(|one| holding::with_info(&one.info, one.objects, one.bytes))
+            .map(|loading| holding::with_info(&loading.info, loading.objects, loading.bytes))
             .collect();
         let models: Vec<Value> = self.models.iter().map(ModelRow::document).collect();
         json!({

@@ -27,7 +27,9 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 fn state(world: &World) -> Vec<(ModelState, u64)> {
     let view = world.registry.describe(&world.agent, None, LONG).unwrap();
     let models = view.models.iter();
-    models.map(|one| (one.state, one.bytes_left)).collect()
+    models
+        .map(|model| (model.state, model.bytes_left))
+        .collect()
 }
 
 #[test]

@@ -338,12 +338,12 @@ fn a_known_model_is_not_mapped_in_host_memory() {
         known
             .tensors
             .iter()
-            .map(|one| (one.name.clone(), one.id, one.len))
+            .map(|tensor| (tensor.name.clone(), tensor.id, tensor.len))
             .collect()
     };
     let loaded = tensors
         .tensors()
-        .map(|one| (one.name().to_owned(), one.id(), MIB as u64));
+        .map(|tensor| (tensor.name().to_owned(), tensor.id(), MIB as u64));
     assert_eq!(names(&known), loaded.collect::<Vec<_>>());
     assert_eq!(known.report.bytes_shared, 5 * MIB as u64);
     drop(tensors);

@@ -57,7 +57,7 @@ pub(super) fn locks() -> Check {
         l_pid: 0,
     };
     match fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)) {
-        // Somebody else writes to the file, which is no fault of the kernel's.
+        // Someone else writes to the file, which is no fault of the kernel's.
         Ok(_) | Err(Errno::EAGAIN | Errno::EACCES) => {
             Check::ok("locks", "open-file-description locks work (F_OFD_SETLK)")
         }

@@ -10,7 +10,7 @@ pub(super) struct ProcessFolder {
     pid: u32,
 }
 
-/// The facts of `/proc/PID/status` that are needed here.
+/// The facts of `/proc/PID/status` needed here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Status {
     /// Name of the program.

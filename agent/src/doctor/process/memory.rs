@@ -36,7 +36,7 @@ pub(super) struct Sizes {
     pub(super) resident: u64,
     /// Pages that the process has written to, and so has for itself.
     pub(super) copied: u64,
-    /// Part that is mapped by 2 MiB pages.
+    /// Part mapped by 2 MiB pages.
     pub(super) large: u64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Memory {
     pub(super) objects: HashMap<ObjectRef, Sizes>,
     /// Objects of other stores: number and sizes.
     pub(super) foreign: (u64, Sizes),
-    /// Model files that are mapped without a store.
+    /// Model files mapped without a store.
     pub(super) files: BTreeMap<PathBuf, Sizes>,
     /// Memory without a file, or written, in bytes: in memory or swapped out.
     pub(super) anonymous: u64,
@@ -136,7 +136,7 @@ impl Memory {
             .fold(Sizes::default(), |sum, one| sum.plus(*one))
     }
 
-    /// Model files that are mapped through the page cache.
+    /// Model files mapped through the page cache.
     pub(super) fn files_check(&self) -> Check {
         let sizes = self.mapped_files();
         let list: Vec<Value> = self.files.iter().map(|(path, sizes)| {

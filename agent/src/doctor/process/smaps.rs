@@ -26,7 +26,7 @@ pub(super) struct Region {
     pub(super) anonymous: u64,
     /// Pages that are swapped out.
     pub(super) swapped: u64,
-    /// Part that is mapped by 2 MiB pages.
+    /// Part mapped by 2 MiB pages.
     pub(super) large: u64,
 }
 

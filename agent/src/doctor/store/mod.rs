@@ -33,7 +33,7 @@ pub(super) struct OpenStore {
     pub(super) daemon: Greeting,
     /// The objects. Empty where they cannot be listed, which `contents` says.
     pub(super) objects: Vec<ObjectEntry>,
-    /// Those that somebody holds, or that cannot be asked.
+    /// Those that someone holds, or that cannot be asked.
     pub(super) held: HashSet<ObjectRef>,
     /// Room of its file system. All zero where that cannot be asked, which `room` says.
     pub(super) usage: Usage,
@@ -73,7 +73,7 @@ impl OpenStore {
         Publishing::of(self.store.is_writable(), &self.daemon)
     }
 
-    /// Bytes of objects that nobody holds: room, if it is needed.
+    /// Bytes of objects that no one holds: room, if it is needed.
     pub(super) fn freeable(&self) -> u64 {
         self.freeable_without(|_| false)
     }

@@ -38,7 +38,7 @@ fn of(pages: &Pages, dir: &Path) -> Check {
         Some(reason) => {
             let found = format!("{pages}: {reason}");
             let check = match reason {
-                // As the mount asks for it, so as somebody chose it.
+                // As the mount asks for it, so as someone chose it.
                 SmallPages::Mount { .. } | SmallPages::NotTmpfs { .. } => {
                     Check::note("pages", found)
                 }

@@ -118,7 +118,7 @@ fn publish_check(open: &OpenStore, owner: u32, user: u32) -> Check {
         .fact("read_only_mount", is_read_only_mount(open.store.root()))
 }
 
-/// Unknown models are private: nobody publishes them.
+/// Unknown models are private: no one publishes them.
 fn impossible(open: &OpenStore) -> Check {
     let cause = match &open.daemon {
         Greeting::Failed(_) => PrivateCause::DaemonSilent,

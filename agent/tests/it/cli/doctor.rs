@@ -43,7 +43,7 @@ fn doctor<A: AsRef<std::ffi::OsStr>>(site: &Site, args: &[A]) -> Value {
 #[track_caller]
 fn check<'d>(document: &'d Value, section: &str, name: &str) -> &'d Value {
     let sections = document["sections"].as_array().unwrap();
-    let section = sections.iter().find(|one| one["name"] == section);
+    let section = sections.iter().find(|entry| entry["name"] == section);
     let checks = section.unwrap_or_else(|| panic!("{document}"))["checks"]
         .as_array()
         .unwrap();
@@ -171,7 +171,7 @@ fn a_model_goes_from_unknown_to_shared_and_to_missing_in_part() {
     let cached = &check(&known, "model", "page cache")["facts"]["cached_bytes"];
     assert!(cached.as_u64().unwrap() > 0, "it was just read");
 
-    // One of the large tensors, each an object of its own.
+    // One of the large tensors, each its own object.
     let listing = site.fixture.store().objects().unwrap().objects;
     let largest = listing.iter().max_by_key(|entry| entry.object.len).unwrap();
     fs::remove_file(site.fixture.store().object_path(&largest.object)).unwrap();
@@ -333,7 +333,7 @@ fn a_daemon_is_greeted_and_its_version_compared() {
         (&"note".into(), &"9.9.9".into())
     );
     drop(listener);
-    // Its socket is left, and nobody listens.
+    // Its socket is left, and no one listens.
     let found = doctor::<&str>(&site, &[]);
     let daemon = check(&found, "store", "daemon");
     assert_eq!(daemon["status"], "ok", "the store's owner needs none");

@@ -15,7 +15,7 @@ use crate::cli::site::{Run, run, skipped, tetris};
 
 const NOBODY: u32 = 65_534;
 
-/// A store on a tmpfs of its own, unmounted at the end whatever happens.
+/// A store on its own tmpfs, unmounted at the end whatever happens.
 pub struct Mounted {
     pub dir: PathBuf,
     pub report: Value,
@@ -425,7 +425,7 @@ fn a_damaged_store_is_recreated_unless_it_is_in_use() {
     );
     assert_eq!(held.tensor("layer.0.weight").unwrap().bytes(), before);
     drop(held);
-    // A sound store that nobody uses needs no force.
+    // A sound store that no one uses needs no force.
     let again = recreate(&[]).expect(0);
     assert!(again.stdout.contains("recreated"), "{again:?}");
     assert_eq!(site.json(&["stat"])["objects"], 0);

@@ -130,7 +130,7 @@ impl Site {
         document
     }
 
-    /// Objects that somebody holds.
+    /// Objects that someone holds.
     pub fn referenced(&self) -> u64 {
         self.json(&["stat"])["referenced_objects"].as_u64().unwrap()
     }

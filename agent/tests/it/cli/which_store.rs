@@ -1,4 +1,4 @@
-//! The store that is used when nobody names one, in a mount namespace with its own /run and /dev/shm.
+//! The store used when no one names one, in a mount namespace with its own /run and /dev/shm.
 
 use std::path::Path;
 use std::process::Command;

@@ -141,7 +141,7 @@ fn write_views<'a>(path: &Path, views: impl Iterator<Item = (String, TensorView<
     std::fs::rename(&partial, path).unwrap();
 }
 
-/// Waits until a file's ctime is as old as it has to be for its identity to be bound (LAYOUT.md 8). No call sets a ctime.
+/// Waits until a file's ctime is as old as it must be for its identity to be bound (LAYOUT.md 8). No call sets a ctime.
 pub fn settle(path: &Path) {
     const GRANULARITY: Duration = Duration::from_millis(100);
     let file = std::fs::metadata(path).unwrap();

@@ -140,14 +140,14 @@ fn frames_of_every_version_are_read() {
     for name in FIXTURES {
         let (preamble, kept) = fixture::read(PACKAGE, name);
         PROTOCOL.check_preamble(&preamble).unwrap();
-        for one in kept {
-            let message = &one.name;
-            let read = Message::decode(one.kind, &one.payload).unwrap();
+        for entry in kept {
+            let message = &entry.name;
+            let read = Message::decode(entry.kind, &entry.payload).unwrap();
             let known = messages().into_iter().find(|(name, _)| name == message);
             let (_, expected) = known.unwrap_or_else(|| panic!("{name}: no message {message}"));
             assert_eq!(read, expected, "{name}: {message}");
-            // A peer of that version reads what this one writes.
-            assert_eq!(expected.encode(), one.frame, "{name}: {message}");
+            // A peer of that version reads what this entry writes.
+            assert_eq!(expected.encode(), entry.frame, "{name}: {message}");
         }
     }
 }

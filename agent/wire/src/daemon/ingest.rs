@@ -48,7 +48,7 @@ impl IngestReason {
     pub const NOT_MEMORY: Self = Self(14);
     /// Pages of the memory were never written.
     pub const SPARSE: Self = Self(15);
-    /// The client has no trust domain, so its word counts for nobody.
+    /// The client has no trust domain, so its word counts for no one.
     pub const NO_DOMAIN: Self = Self(16);
     /// The object of a claim is not in the store.
     pub const NO_OBJECT: Self = Self(17);

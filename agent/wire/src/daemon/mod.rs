@@ -61,7 +61,7 @@ pub enum Message {
     RoomMade {
         /// Number of bytes that are free now.
         free_bytes: u64,
-        /// Number of bytes that were freed for this request.
+        /// Number of bytes freed for this request.
         freed_bytes: u64,
     },
     /// No room was made, or not enough.

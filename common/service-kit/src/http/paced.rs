@@ -116,7 +116,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedWrites<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        // TLS may hold bytes of its own.
+        // TLS may hold its own bytes.
         let moved = flushed.is_pending().then_some(Poll::Pending);
         if let Some(moved) = moved {
             self.watch.attempted(cx, moved)?;

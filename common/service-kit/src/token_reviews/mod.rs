@@ -5,7 +5,7 @@
 //!   before, in the background, so an API server that is away for less than the rest of that time
 //!   keeps no client out that was admitted, and none longer.
 //! - Clients without access cost the API server little: it is asked a few times a second for all
-//!   of them, and an address with a refused token has to wait. Clients that were admitted are not
+//!   of them, and an address with a refused token must wait. Clients that were admitted are not
 //!   among them.
 //! - The number of decisions that are kept is limited, for all accounts and for each of their
 //!   namespaces. Tokens themselves are not kept.
@@ -70,14 +70,14 @@ pub struct ReviewLimits {
     pub interval: Duration,
     /// and number of them that may come at once after a quiet time.
     pub burst: u32,
-    /// Largest number of decisions that are kept,
+    /// Largest number of kept decisions,
     pub kept: usize,
     /// and of those about the accounts of one namespace.
     pub kept_of_namespace: usize,
 }
 
 impl Default for ReviewLimits {
-    /// Limits for a few clients, such as the scrapers and schedulers of a daemon.
+    /// Limits for a few clients, e.g. the scrapers and schedulers of a daemon.
     fn default() -> Self {
         Self {
             good_for: Duration::from_mins(2),
@@ -102,7 +102,7 @@ pub enum Decision {
     Unwanted,
     /// No token that is valid here.
     Invalid,
-    /// The address has to wait for [`ReviewLimits::put_off`].
+    /// The address must wait for [`ReviewLimits::put_off`].
     PutOff,
     /// The API server does not answer, or was asked too often.
     Undecided,
@@ -143,7 +143,7 @@ struct Admitted {
     renewed: Instant,
 }
 
-/// State of a token that was admitted before.
+/// State of a token admitted before.
 enum Known {
     No,
     Good(Arc<str>),
@@ -311,7 +311,7 @@ impl Decisions {
             let is_good = |admitted: &Admitted| now.duration_since(admitted.decided) < good_for;
             self.admitted.retain(|_, admitted| is_good(admitted));
         }
-        // An account whose namespace has its part loses a decision of its own.
+        // An account whose namespace has its part loses its own decision.
         let kept = |decisions: &Self| {
             let of_owner = decisions.admitted.values().filter(|known| of_owner(known));
             of_owner.count()

@@ -17,10 +17,10 @@ use super::UnixHttpError;
 
 /// Largest answer to a call in JSON, in bytes.
 const JSON: usize = 16 << 20;
-/// Length of a reason that is passed on, in bytes.
+/// Length of a reason passed on, in bytes.
 const REASON: usize = 200;
 
-/// A client of one server. Each call has a connection of its own.
+/// A client of one server. Each call has its own connection.
 #[derive(Debug, Clone)]
 pub struct UnixClient {
     path: PathBuf,

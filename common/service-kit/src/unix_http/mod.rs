@@ -4,7 +4,7 @@
 //! - Each request carries the user of the process that sent it ([`Peer`]), as the kernel tells it.
 //! - A call ends within its time limit, whatever the server does, and takes no more memory than its
 //!   limit on the answer.
-//! - The name of a socket on which nobody listens is taken over. A living one is left alone.
+//! - The name of a socket on which no one listens is taken over. A living one is left alone.
 //!
 //! # Caveats
 //! Every user that reaches the socket's directory may connect, so the directory decides which

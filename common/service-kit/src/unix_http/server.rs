@@ -27,7 +27,7 @@ pub struct Peer {
     pub pid: Option<i32>,
 }
 
-/// Listens on `path`. Takes the place of a socket on which nobody listens.
+/// Listens on `path`. Takes the place of a socket on which no one listens.
 ///
 /// # Errors
 /// [`UnixHttpError::InUse`] if a process listens there; [`UnixHttpError::Io`] if the directory is

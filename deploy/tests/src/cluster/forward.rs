@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::Kubectl;
 
-/// Longest wait for a byte of an answer: longer than a page waits for a process that is stopped.
+/// Longest wait for a byte of an answer: longer than a page waits for a stopped process.
 const READ: Duration = Duration::from_mins(1);
 
 /// The body at `path` of a pod's port.

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Users of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreUse {
-    /// Objects that somebody maps.
+    /// Objects that someone maps.
     pub held_objects: u64,
     /// Objects at all.
     pub objects: u64,

@@ -91,7 +91,7 @@ fn the_driver_has_one_name() {
     )));
 }
 
-/// Agents look there when nobody tells them.
+/// Agents look there when no one tells them.
 #[test]
 fn pods_have_the_store_where_agents_look_for_it() {
     let mut found = 0;
@@ -280,7 +280,7 @@ fn a_change_of_the_configuration_rolls_the_daemon_one_node_at_a_time() {
     };
     let names = ["node", "dedicated", "gpu"].map(name);
     assert!(names.iter().all(|name| name.starts_with("tetris-node-")));
-    // Each has a configuration of its own.
+    // Each has its own configuration.
     assert_eq!(BTreeSet::from(names).len(), 3);
 }
 

@@ -13,7 +13,7 @@ pub const SCALER: &str = "system:serviceaccount:tetris-system:tetris-scaler";
 /// The account that opens gates.
 pub const GATES: &str = "system:serviceaccount:tetris-system:tetris-gates";
 
-/// Changes of any object's metadata that nobody here needs.
+/// Changes of any object's metadata that no one here needs.
 const METADATA: [Change; 4] = [
     ("an owner", |it| {
         it["metadata"]["ownerReferences"] = json!([{
@@ -252,7 +252,7 @@ pub fn openings() -> Vec<Change> {
     all.to_vec()
 }
 
-/// Changes of gates that nobody here needs.
+/// Changes of gates that no one here needs.
 pub fn of_gates() -> Vec<Change> {
     let all: [Change; 4] = [
         ("no gate at all", |it| {
@@ -272,7 +272,7 @@ pub fn of_gates() -> Vec<Change> {
     all.to_vec()
 }
 
-/// Changes of a gated instance that the API server would take, and nobody here needs.
+/// Changes of a gated instance that the API server would take, and no one here needs.
 pub fn of_a_gated_instance() -> Vec<Change> {
     let all: [Change; 5] = [
         ("a node with a closed gate", |it| {

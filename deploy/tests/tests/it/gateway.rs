@@ -74,8 +74,8 @@ fn the_operator_finds_the_gateways_and_reaches_their_loads() {
         // Its page has the name of the pod.
         let names = list(&container(&objects)["env"]).iter();
         let pod = names
-            .filter(|one| one["name"] == "POD_NAME")
-            .map(|one| text(&one["valueFrom"]["fieldRef"]["fieldPath"]));
+            .filter(|entry| entry["name"] == "POD_NAME")
+            .map(|name| text(&name["valueFrom"]["fieldRef"]["fieldPath"]));
         assert_eq!(pod.collect::<Vec<_>>(), ["metadata.name"]);
         let policy = objects.one("NetworkPolicy", NAME);
         let rules = list(&policy["spec"]["ingress"]);
@@ -138,7 +138,7 @@ fn gateways_are_where_the_scaler_is() {
     for (name, _) in RENDERED {
         let objects = Objects::golden(name);
         let mut all = objects.all("Deployment");
-        let has_gateway = all.any(|one| one["metadata"]["name"] == NAME);
+        let has_gateway = all.any(|entry| entry["metadata"]["name"] == NAME);
         assert_eq!(has_gateway, WITH_GATEWAY.contains(&name), "{name}");
         if has_gateway {
             objects.one("Deployment", "tetris-scaler");

@@ -1,4 +1,4 @@
-//! Golden files: kustomize renders each folder as somebody looked at it and committed it.
+//! Golden files: kustomize renders each folder as someone looked at it and committed it.
 
 use std::collections::BTreeSet;
 use std::fs;

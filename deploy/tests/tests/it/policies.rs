@@ -69,7 +69,7 @@ impl Request<'_> {
         };
         let refused = expressions.iter().filter(refuses);
         refused
-            .map(|one| text(&one["message"]).to_owned())
+            .map(|expression| text(&expression["message"]).to_owned())
             .collect()
     }
 }
@@ -335,7 +335,7 @@ fn the_scaler_opens_its_gate_and_narrows_the_node_affinity_with_it() {
         }),
     ];
     require(SCALER, "pods", &bare, &open, &attacks[0]);
-    // A pod that somebody made with the labels and the gate of an instance.
+    // A pod that someone made with the labels and the gate of an instance.
     for owners in [
         json!([]),
         json!([{
@@ -422,7 +422,7 @@ fn the_scaler_has_tokens_made_for_daemons_alone() {
     }
 }
 
-/// A policy without a binding does nothing, and one that only warns stops nobody.
+/// A policy without a binding does nothing, and one that only warns stops no one.
 #[test]
 fn policies_are_bound_and_deny() {
     for (name, _) in RENDERED {

@@ -33,11 +33,11 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// Names of the crates that are linked.
+/// Names of the linked crates.
 fn linked(bill: &Value) -> BTreeSet<&str> {
     let components = list(bill, "components").iter();
-    let required = components.filter(|one| one["scope"] == "required");
-    required.map(|one| text(one, "name")).collect()
+    let required = components.filter(|component| component["scope"] == "required");
+    required.map(|component| text(component, "name")).collect()
 }
 
 /// Checksums by name and version, from Cargo.lock.
@@ -53,9 +53,9 @@ fn lock() -> BTreeMap<(String, String), String> {
     };
     let packages = lock.split("[[package]]").skip(1);
     packages
-        .map(|one| {
-            let crate_of = (field(one, "name"), field(one, "version"));
-            (crate_of, field(one, "checksum"))
+        .map(|package| {
+            let crate_of = (field(package, "name"), field(package, "version"));
+            (crate_of, field(package, "checksum"))
         })
         .collect()
 }
@@ -97,7 +97,7 @@ fn each_image_has_a_bill_of_all_crates_that_are_linked() {
             assert!(
                 needs
                     .clone()
-                    .all(|one| refs.contains(one.as_str().unwrap()))
+                    .all(|need| refs.contains(need.as_str().unwrap()))
             );
         }
 
@@ -140,8 +140,8 @@ fn valid(paths: &[&Path], folder: &Path) {
 /// A program that names the sources of these crates, as those of panics do.
 fn program(folder: &Path, crates: &[&str]) -> PathBuf {
     let path = folder.join("program");
-    let places = crates.iter().map(|one| {
-        format!("\0/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/{one}/src/lib.rs\0")
+    let places = crates.iter().map(|entry| {
+        format!("\0/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/{entry}/src/lib.rs\0")
     });
     std::fs::write(&path, places.collect::<String>()).unwrap();
     path

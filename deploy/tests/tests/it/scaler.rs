@@ -142,7 +142,7 @@ fn another_replica_takes_over_when_the_leader_goes() {
     assert_eq!(budget["spec"]["maxUnavailable"], 1);
 }
 
-/// The daemon's policy lets in nobody but Prometheus; this one lets in the scaler, to the port that the scaler may go to.
+/// The daemon's policy lets in no one but Prometheus; this one lets in the scaler, to the port that the scaler may go to.
 #[test]
 fn the_scaler_reaches_the_daemons() {
     let objects = Objects::golden("scaler");
@@ -176,7 +176,7 @@ fn the_scaler_reaches_the_daemons() {
     );
 }
 
-/// These are not rendered: KEDA may not be there, and the scheduler reads a file of its own.
+/// These are not rendered: KEDA may not be there, and the scheduler reads its own file.
 #[test]
 fn samples_for_keda_and_the_scheduler_name_the_service() {
     let install = Objects::golden("extender");

@@ -39,7 +39,7 @@ fn nothing_else_says_a_size() {
     for path in files::below("overlays").iter().chain(&files::below("base")) {
         let text = files::read(path);
         let limits = text.matches("memory: ").count();
-        // Each other process has a small limit of its own.
+        // Each other process has its own small limit.
         let most = if path == DAEMON { 4 } else { 1 };
         assert!(limits <= most, "{path} has {limits} amounts of memory");
     }

@@ -79,7 +79,7 @@ fn signed_by(now: i64, authorities: &Authorities, name: &str) -> Result<Data, Is
 
 fn authority(now: i64) -> Result<CertifiedIssuer<'static, KeyPair>, IssueError> {
     let mut params = CertificateParams::default();
-    // A name of its own for each, so that clients tell the old one from the new.
+    // Its own name for each, so that clients tell the old one from the new.
     params.distinguished_name = called(&format!("tetris-webhook CA {now}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];

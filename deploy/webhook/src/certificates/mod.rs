@@ -6,7 +6,7 @@
 //! | serving certificate | [`SERVING_DAYS`] | two thirds of it |
 //!
 //! Guarantees:
-//! - A new CA signs nothing that is served before the next renewal of the serving certificate: until then it only stands
+//! - A new CA signs nothing served before the next renewal of the serving certificate: until then it only stands
 //!   in the bundle, so every API server knows it for weeks when it is first needed.
 //! - The old CA stays in the bundle until it expires, so a replica that still serves what it signed is not refused.
 //!

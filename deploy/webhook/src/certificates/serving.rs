@@ -1,4 +1,4 @@
-//! The certificate that is served, replaced while connections are served.
+//! The served certificate, replaced while connections are served.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,7 +8,7 @@ use rustls::sign::CertifiedKey;
 use super::contents::Leaf;
 use super::validity::Validity;
 
-/// The certificate that is served. None at first: handshakes fail then.
+/// The served certificate. None at first: handshakes fail then.
 #[derive(Debug, Default)]
 pub struct Serving(RwLock<Option<Served>>);
 

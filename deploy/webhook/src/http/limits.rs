@@ -87,7 +87,7 @@ pub(super) struct ReviewTurn(Arc<Semaphore>);
 impl ReviewTurn {
     /// Waits for the turn, which lasts until the result is dropped.
     pub(super) async fn wait(&self) -> Option<SemaphorePermit<'_>> {
-        // Nobody closes the semaphore.
+        // No one closes the semaphore.
         self.0.acquire().await.ok()
     }
 }
@@ -113,7 +113,7 @@ pub(super) async fn bound(
     let answered = tokio::time::timeout(bounds.request, async {
         let _permit = if is_large {
             request.extensions_mut().insert(bounds.turn.clone());
-            // Nobody closes the semaphore.
+            // No one closes the semaphore.
             bounds.large.acquire().await.ok()
         } else {
             None

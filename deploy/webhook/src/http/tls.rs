@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 use crate::certificates::Serving;
 use crate::metrics::Metrics;
 
-/// TLS 1.2 and 1.3 with the certificate that is served at the time. Handshakes are counted.
+/// TLS 1.2 and 1.3 with the certificate served at the time. Handshakes are counted.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,

@@ -8,7 +8,7 @@ use super::{
     STORE_ANNOTATION,
 };
 
-/// The longest name of a store that is passed on. The node says which names there are.
+/// The longest name of a store passed on. The node says which names there are.
 const STORE_CHARS: usize = 63;
 
 /// Wishes of a pod.
@@ -20,7 +20,7 @@ pub(super) struct Wishes<'a> {
     pub(super) gpu_template: Option<&'a str>,
     /// The containers that get the store; all without it.
     pub(super) containers: Option<Vec<&'a str>>,
-    /// The store that is asked for.
+    /// The store asked for.
     pub(super) store: Option<&'a str>,
 }
 

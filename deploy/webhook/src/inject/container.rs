@@ -28,7 +28,7 @@ pub(super) struct Containers {
     with_package: usize,
 }
 
-/// Volumes of a pod that are mounted in its containers.
+/// Volumes of a pod mounted in its containers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Volumes<'a> {
     /// The store's.
@@ -184,7 +184,7 @@ impl Plan<'_> {
         Ok(path)
     }
 
-    /// Checks that a volume can be mounted at `ours`: the API server refuses a path that is taken, and the container runtime makes a
+    /// Checks that a volume can be mounted at `ours`: the API server refuses a taken path, and the container runtime makes a
     /// directory for each mount in what is mounted above it.
     fn check_free(&self, container: &Value, mounts: &[Value], ours: &str) -> Result<(), String> {
         let devices = items(container, "volumeDevices").unwrap_or_default();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::LABEL;
 use super::warnings::{Warnings, shown};
 
-/// The webhook that is asked, of two. The API server selects pods for each; a request does not tell a namespace's labels.
+/// The asked webhook, of two. The API server selects pods for each; a request does not tell a namespace's labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The one for labeled pods: only the pod's own label counts.

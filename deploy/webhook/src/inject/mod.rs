@@ -2,7 +2,7 @@
 //! label says so, the same for the Python package. Purely.
 //!
 //! Guarantees:
-//! - What the user has is never changed: operations only add, and none adds a name or a path that is taken.
+//! - What the user has is never changed: operations only add, and none adds a name or a taken path.
 //! - Applied twice is applied once: a pod that has everything gets no operation.
 //! - Nothing here fails. What cannot be done is left out, and a warning says why and what to do.
 //!

@@ -113,7 +113,10 @@ impl<'a> Volume<'a> {
 
     /// Operations that add the volumes.
     pub(super) fn operations(spec: &Value, volumes: [Option<Self>; 2]) -> Vec<PatchOperation> {
-        let additions = volumes.into_iter().flatten().filter_map(|one| one.addition);
+        let additions = volumes
+            .into_iter()
+            .flatten()
+            .filter_map(|volume| volume.addition);
         append(spec, &["spec"], "volumes", additions.collect())
     }
 }
@@ -134,7 +137,7 @@ fn store(volume: &Value) -> Option<&str> {
     text(volume.get("csi")?.get("volumeAttributes")?, STORE_ATTRIBUTE)
 }
 
-/// Of several volumes: the one with the store that is asked for, the one with our name, or the first.
+/// Of several volumes: the one with the store asked for, the one with our name, or the first.
 fn preferred<'a>(
     ours: &[(&'a str, &'a Value)],
     wishes: &Wishes<'_>,

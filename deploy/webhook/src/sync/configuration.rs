@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Names;
 use super::error::{SyncError, code};
 
-/// The configuration, which has to have a webhook for our service.
+/// The configuration, which must have a webhook for our service.
 pub(super) async fn read(
     configurations: &Api<MutatingWebhookConfiguration>,
     names: &Names,

@@ -4,7 +4,7 @@
 //! serve the certificate.
 //!
 //! Guarantees:
-//! - Replicas agree: a write holds only if nobody wrote since the read, and who comes second reads again.
+//! - Replicas agree: a write holds only if no one wrote since the read, and who comes second reads again.
 //! - A certificate is served only when the configuration has its authority, and an authority is never taken out by what
 //!   an older secret says: the configuration is read first, so when its write holds, the secret was not older.
 //! - What is served goes on when the API server cannot be reached.

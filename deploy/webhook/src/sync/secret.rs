@@ -13,7 +13,7 @@ use super::owner::{OWNER_LABEL, OWNER_VALUE};
 
 type Data = BTreeMap<String, ByteString>;
 
-/// The secret, which has to be there and this component's.
+/// The secret, which must be there and this component's.
 pub(super) async fn read(secrets: &Api<Secret>, names: &Names) -> Result<Secret, SyncError> {
     let read = secrets.get_opt(&names.secret).await;
     let found = read.map_err(|source| SyncError::api(format!("get {}", called(names)), source))?;

@@ -1,13 +1,13 @@
 //! Idmapped mounts: mounts through which the ids of a file system's users and groups are others, or none
 //! (mount_setattr(2)).
 //!
-//! A file whose owner has no id on a mount belongs to nobody there. No process owns it, whatever its user id, and
-//! no capability that goes by the file's owner counts, such as CAP_DAC_OVERRIDE. So nobody takes a lease on it
+//! A file whose owner has no id on a mount belongs to no one there. No process owns it, whatever its user id, and
+//! no capability that goes by the file's owner counts, such as CAP_DAC_OVERRIDE. So no one takes a lease on it
 //! without CAP_LEASE, and only the rights of all others apply. It cannot be opened for writing, and a socket
 //! cannot be connected to.
 //!
 //! The ids are those of a user namespace, which [`IdMap`] makes by a child that lives for some system calls.
-//! Two calls have no safe binding in the libraries that are used here, and are the only unsafe code of the node
+//! Two calls have no safe binding in the libraries used here, and are the only unsafe code of the node
 //! daemon: fork(2) in `namespace`, and mount_setattr(2) in `attributes`.
 
 mod attributes;

@@ -1,4 +1,4 @@
-//! System calls that are permitted with some arguments alone.
+//! System calls permitted with some arguments alone.
 
 use nix::libc;
 use seccompiler::{

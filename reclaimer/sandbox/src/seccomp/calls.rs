@@ -1,7 +1,7 @@
 //! Names of permitted system calls, by purpose.
 //!
 //! The lists are those of Linux on x86-64 and AArch64, and for glibc and musl: one library asks by `open`, the other by
-//! `openat`, with the same effect. A call that only one architecture has stands in a list of its own.
+//! `openat`, with the same effect. A call that only one architecture has stands in its own list.
 
 use nix::libc;
 
@@ -220,7 +220,7 @@ const FIRST_UNKNOWN: i64 = FCHMODAT2 + 1;
 /// The last number that a kernel can give a call of these architectures; x32 begins after it.
 const LAST_UNKNOWN: i64 = 511;
 
-/// Calls that are permitted with any arguments.
+/// Calls permitted with any arguments.
 pub(super) fn permitted(drivers: bool) -> impl Iterator<Item = i64> {
     let groups = [
         FILES,

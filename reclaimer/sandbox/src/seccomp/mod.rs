@@ -2,7 +2,7 @@
 //!
 //! Two filters, since each gives one answer to all that it does not permit. The first says ENOSYS for calls that libraries
 //! can do without; the second is the list of permitted calls and says EPERM for the rest. The kernel
-//! takes the stricter answer of both. It keeps the answers for calls that are permitted with any
+//! takes the stricter answer of both. It keeps the answers for calls permitted with any
 //! arguments (from Linux 5.11 on), so that these cost next to nothing.
 
 mod arguments;

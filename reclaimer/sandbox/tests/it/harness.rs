@@ -65,7 +65,7 @@ pub fn main(tests: &[Test]) -> ExitCode {
     ExitCode::from(u8::from(failed > 0) * 101)
 }
 
-/// Runs a test in a process of its own.
+/// Runs a test in its own process.
 fn passes(name: &str) -> bool {
     let ground = tempfile::tempdir_in("/dev/shm").unwrap();
     let files = Ground(ground.path().to_owned());

@@ -96,7 +96,7 @@ fn a_store(ground: &Ground) {
 }
 
 fn a_descriptor(ground: &Ground) {
-    // A file of somebody else, whose path is out of reach in the sandbox.
+    // A file of someone else, whose path is out of reach in the sandbox.
     let file = File::open(ground.secret()).unwrap();
     enter(&broker(ground)).unwrap();
     let path = ground.store().join("socket");

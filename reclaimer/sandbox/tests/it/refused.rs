@@ -173,7 +173,7 @@ fn abstract_sockets(ground: &Ground) {
 
     let name = format!("tetris-sandbox-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(name).unwrap();
-    // It belongs to nobody's sandbox.
+    // It belongs to no one's sandbox.
     let _listener = UnixListener::bind_addr(&address).unwrap();
     if enter_with_landlock(ABSTRACT.0, &broker(ground), 6).is_some() {
         denied(UnixStream::connect_addr(&address));

@@ -12,7 +12,7 @@ use crate::field_error::FieldError;
 pub struct PythonConfig {
     /// Folder of the package in the daemon's image.
     pub source: PathBuf,
-    /// Directory below which each version of the package is mounted, on a tmpfs of its own.
+    /// Directory below which each version of the package is mounted, on its own tmpfs.
     pub path: PathBuf,
     /// SELinux context of its files; without effect where SELinux is off.
     pub selinux_context: String,

@@ -129,7 +129,7 @@ impl PackageMount {
         Ok(path)
     }
 
-    /// A tmpfs with the package, which nobody can write to, attached nowhere yet.
+    /// A tmpfs with the package, which no one can write to, attached nowhere yet.
     fn filled(&self, contents: &PackageContents) -> io::Result<OwnedFd> {
         let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         let set = |option: &str, value: &str| {
@@ -160,7 +160,7 @@ fn is_package(directory: &StoreDirectory) -> io::Result<bool> {
     Ok(is_mount_root(directory)? && is_package_mount(&mount_of(directory)?))
 }
 
-/// Returns true if it is a mount of a whole tmpfs that nobody can write to, as packages are alone.
+/// Returns true if it is a mount of a whole tmpfs that no one can write to, as packages are alone.
 pub(in crate::csi) fn is_package_mount(entry: &MountEntry) -> bool {
     let is_read_only = entry.super_option("ro").is_some();
     entry.fs_type == "tmpfs" && entry.root == Path::new("/") && is_read_only

@@ -28,7 +28,7 @@ enum Access {
     Unauthenticated,
     /// The token of another account.
     Forbidden,
-    /// The address has to wait.
+    /// The address must wait.
     PutOff,
     /// The API server does not decide at the moment.
     Undecided,

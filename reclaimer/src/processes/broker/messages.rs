@@ -49,7 +49,7 @@ pub(crate) fn router(state: MessageState) -> Router {
         .route("/declarations", put(declarations))
         .route("/reports/{process}", put(report))
         .route("/stores/removal", post(remove))
-        // Each handler has a limit of its own.
+        // Each handler has its own limit.
         .layer(DefaultBodyLimit::disable())
         .with_state(state)
 }

@@ -18,7 +18,7 @@ use crate::processes::messages::{
 /// Time between two looks at the broker's socket, and between two attempts to reach it.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Sends the declarations to the broker until nobody changes them any more.
+/// Sends the declarations to the broker until no one changes them any more.
 pub(crate) async fn send(broker: UnixClient, mut changes: watch::Receiver<WarmSet>) {
     let mut due = Instant::now();
     let mut told = Told::default();

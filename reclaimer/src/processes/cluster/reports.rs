@@ -1,4 +1,4 @@
-//! Latest reports of the processes that have no pages of their own.
+//! Latest reports of the processes that have no their own pages.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

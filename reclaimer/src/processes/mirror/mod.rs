@@ -1,4 +1,4 @@
-//! The GPU mirror as a process of its own: `tetris-node mirror`, and the broker's talk with it.
+//! The GPU mirror as its own process: `tetris-node mirror`, and the broker's talk with it.
 //!
 //! The process has the devices, and the stores as their owner. It has no network, no token and no
 //! capability. Its clients connect to its sockets in the stores.

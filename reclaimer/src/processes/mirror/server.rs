@@ -1,7 +1,7 @@
 //! The process's socket: the broker's orders, and the state of the mirror for everybody who
 //! reaches it.
 //!
-//! Orders wait for the mirror's thread within limits of time, in threads of their own. So the
+//! Orders wait for the mirror's thread within limits of time, in their own threads. So the
 //! socket answers while the driver hangs.
 
 use std::path::Component;

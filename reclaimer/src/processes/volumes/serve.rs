@@ -109,7 +109,7 @@ async fn each<T: Clone>(mut values: watch::Receiver<T>, mut with: impl FnMut(T))
     }
 }
 
-/// Completes at a change. When nobody can change it any more, never.
+/// Completes at a change. When no one can change it any more, never.
 async fn changes_of(wanted: &mut watch::Receiver<WantedVolumes>) {
     if wanted.changed().await.is_err() {
         std::future::pending::<()>().await;

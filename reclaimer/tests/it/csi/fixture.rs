@@ -148,7 +148,7 @@ pub struct Driver {
     stop: Option<oneshot::Sender<()>>,
     pub served: JoinHandle<Result<(), CsiError>>,
     config: CsiConfig,
-    /// Stores of namespaces that were made.
+    /// Stores of made namespaces.
     pub told: Arc<Mutex<Vec<StoreConfig>>>,
     pub is_registered: watch::Receiver<bool>,
     /// The volumes that pods have, as the driver counts them.
@@ -297,7 +297,7 @@ impl Driver {
         })
     }
 
-    /// Ends it without order, and leaves behind what SIGKILL does: sockets on which nobody listens.
+    /// Ends it without order, and leaves behind what SIGKILL does: sockets on which no one listens.
     pub fn kill(self) {
         let Self {
             runtime,

@@ -42,7 +42,7 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
 }
 
 /// Has the driver look for what is to be removed, and waits until it has: it removes the store of a
-/// namespace that was made for that.
+/// namespace made for that.
 fn swept(host: &Host, driver: &Driver, api: &Api) {
     let namespace = "swept";
     let times = 1 + fs::read_dir(host.tmpfs().join("../swept")).map_or(0, Iterator::count) as u64;
@@ -176,7 +176,7 @@ fn the_limit_counts_namespaces_that_live() {
     driver.publish(request(&first, "blue")).unwrap();
     let error = driver.publish(request(&second, "red")).unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted);
-    // Its volume is mounted still, so it stays; but nobody else has to wait for that.
+    // Its volume is mounted still, so it stays; but no one else must wait for that.
     api.remove("blue");
     eventually(
         "the store of a namespace that is gone is not counted",

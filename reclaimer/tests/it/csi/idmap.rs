@@ -49,7 +49,7 @@ fn is_idmapped(target: &Path) -> bool {
     mounts[0].contains(",idmapped")
 }
 
-/// As a container runtime maps the ids of a pod's volumes, where the pod has users of its own.
+/// As a container runtime maps the ids of a pod's volumes, where the pod has its own users.
 fn map_again(target: &Path) -> std::io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = open_tree(CWD, target, flags)?;
@@ -117,7 +117,7 @@ fn root_of_a_container_owns_no_file_of_its_store_and_takes_no_lease() {
     assert_eq!(socket.uid(), SOCKET_USER);
     connect().unwrap();
 
-    // Nobody named it, and its owner is nobody: it is trusted all the same.
+    // No one named it, and its owner is no one: it is trusted all the same.
     let mut location = StoreLocation::named(&target);
     location.named = false;
     location.open().unwrap();
@@ -125,7 +125,7 @@ fn root_of_a_container_owns_no_file_of_its_store_and_takes_no_lease() {
     driver.stop().unwrap();
 }
 
-/// A socket that nobody has given yet, in a store made an hour ago, is that of a daemon that has just come: a load waits
+/// A socket that no one has given yet, in a store made an hour ago, is that of a daemon that has just come: a load waits
 /// until it is given, and connects then.
 fn expect_a_load_to_wait(store: &Path, target: &Path, give: impl FnOnce() + Send) {
     let made = FileTimes::new().set_modified(SystemTime::now() - Duration::from_hours(1));
@@ -140,7 +140,7 @@ fn expect_a_load_to_wait(store: &Path, target: &Path, give: impl FnOnce() + Send
             std::thread::sleep(Duration::from_millis(300));
             give();
         });
-        // Nobody accepts the connection.
+        // No one accepts the connection.
         let loaded = agent.load_with(&model, &options).unwrap();
         let why = loaded.report().private_reason.clone().unwrap();
         assert!(why.contains("cannot read from"), "{why}");
@@ -173,7 +173,7 @@ fn a_pod_with_users_of_its_own_gets_a_mount_that_its_runtime_can_map() {
     assert_eq!(refused.raw_os_error(), Some(nix::libc::EPERM), "{refused}");
     driver.unpublish(&fixed).unwrap();
 
-    // A configured store is given even while nobody can say whose users the pod has: then by a plain mount.
+    // A configured store is given even while no one can say whose users the pod has: then by a plain mount.
     api.set_down(true);
     driver.publish(request(&fixed, "green")).unwrap();
     assert!(!is_idmapped(&fixed));
@@ -249,7 +249,7 @@ fn mounts_show_the_trust_domain_of_the_pods_service_account() {
     let domain = |pod| store.domain_of_mount(header(pod)).unwrap();
     assert_eq!(domain("web"), Some(TrustDomain::Pods(web)));
     assert_eq!(domain("batch"), Some(TrustDomain::Pods(batch)));
-    // Of another store, which has numbers of its own.
+    // Of another store, which has its own numbers.
     assert_eq!(domain("green"), None);
     driver.stop().unwrap();
 

@@ -47,7 +47,7 @@ impl Image {
         Driver::start(&self.config, Vec::new())
     }
 
-    /// Packages that are mounted for pods to come.
+    /// Packages mounted for pods to come.
     fn mounted(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(&self.config.python.path) else {
             return Vec::new();

@@ -51,7 +51,7 @@ fn the_kubelet_is_told_where_the_services_are() {
     assert!(!*driver.is_registered.borrow());
     notify(&driver, &config, true, "");
     assert!(*driver.is_registered.borrow());
-    // Nobody but root may have something mounted.
+    // No one but root may have something mounted.
     for socket in [&registration, &socket] {
         let mode = fs::symlink_metadata(socket).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

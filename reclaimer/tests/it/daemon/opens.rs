@@ -14,7 +14,7 @@ use nix::sys::fanotify::{
 
 use crate::skipped::skipped;
 
-/// Counts the records of a store that are opened while it lives. The kernel asks for each: it merges none.
+/// Counts the records of a store opened while it lives. The kernel asks for each: it merges none.
 pub struct Opens {
     count: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
@@ -52,7 +52,7 @@ impl Opens {
         })
     }
 
-    /// Number of files that were opened.
+    /// Number of opened files.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

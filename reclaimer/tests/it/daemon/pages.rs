@@ -72,7 +72,7 @@ fn a_pod_learns_no_tensors_and_keeps_no_probe_out() {
     assert!(nothing.ends_with("\r\n\r\n"), "{nothing}");
     api.add_token("scaler", SCALER, &audience);
     api.add_token("other", OTHER, &audience);
-    // The address of the refused token has to wait.
+    // The address of the refused token must wait.
     let found = eventually("the scaler's inventory", || {
         let (answer, _) = runtime.block_on(get_by_token(inventory, "scaler"));
         answer.contains(&object).then_some(answer)

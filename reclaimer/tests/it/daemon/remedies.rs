@@ -29,7 +29,7 @@ fn load(store: PathBuf, model: PathBuf) -> LoadReport {
     std::thread::spawn(container).join().unwrap()
 }
 
-/// A daemon that was started as a remedy says. Killed when dropped.
+/// A daemon started as a remedy says. Killed when dropped.
 struct Told(Child);
 
 impl Told {

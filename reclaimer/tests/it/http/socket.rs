@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_hours(1);
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n";
 const UNFINISHED: &[u8] = b"GET /healthz HTTP/1.1\r\nHo";
 
-/// A server on threads of its own; clients are plain sockets.
+/// A server on its own threads; clients are plain sockets.
 struct Server {
     runtime: Runtime,
     address: SocketAddr,
@@ -59,7 +59,7 @@ impl Server {
         stream
     }
 
-    /// One request on a connection of its own, and all that comes back.
+    /// One request on its own connection, and all that comes back.
     fn ask(&self, path: &str, more: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\n{more}\r\n");
         String::from_utf8(until_cut(self.send(request.as_bytes()))).unwrap()

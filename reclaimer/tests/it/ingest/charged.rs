@@ -22,7 +22,7 @@ impl Cgroup {
     fn new(name: &str, limit: u64) -> Result<Self, String> {
         let root = Path::new(ROOT);
         let controllers = std::fs::read_to_string(root.join("cgroup.controllers"));
-        if !controllers.is_ok_and(|all| all.split_whitespace().any(|one| one == "memory")) {
+        if !controllers.is_ok_and(|all| all.split_whitespace().any(|entry| entry == "memory")) {
             return Err("there is no memory controller of cgroup v2".to_owned());
         }
         let failed = |what: &str, error: std::io::Error| format!("cannot {what}: {error}");

@@ -124,7 +124,7 @@ fn a_lie_of_a_pod_harms_no_pod_of_another_domain() {
     }
     assert_eq!((records(&site), site.objects()), (2, 2));
 
-    // Nobody gets a record into another domain: the mount decides, not the message.
+    // No one gets a record into another domain: the mount decides, not the message.
     let socket = liar.join("daemon");
     let header = |view: &Path| std::fs::File::open(view.join("store")).unwrap();
     let theirs = key(TrustDomain::Pods(FIRST_POD_DOMAIN + 1));
@@ -152,7 +152,7 @@ fn the_domain_is_that_of_the_store_s_header_and_of_no_other_file() {
     let forged = site.file("store-of-mine", b"x");
     std::os::unix::fs::lchown(&forged, None, Some(FIRST_POD_DOMAIN)).unwrap();
     assert_eq!(ask(&forged), Ok(None));
-    // A pod's user id is nobody's domain.
+    // A pod's user id is no one's domain.
     assert_eq!(ask(Path::new("/dev/null")), Ok(None));
 }
 

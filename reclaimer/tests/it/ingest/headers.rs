@@ -15,7 +15,7 @@ use crate::ingest::ground::tensor;
 use crate::ingest::harness::{Site, no_room};
 use crate::private_memory::private_bytes;
 
-/// Files that are passed at once.
+/// Files passed at once.
 const FILES: u64 = 4;
 /// Length of their headers in MiB: each is a large one.
 const MIB: usize = 6;

@@ -91,9 +91,12 @@ fn others_wait_for_the_client_that_builds_and_take_up_no_connection() {
             .map(|_| scope.spawn(|| ask(&site.agent())))
             .collect();
         std::thread::sleep(Duration::from_millis(500));
-        assert!(waiting.iter().all(|one| !one.is_finished()));
+        assert!(waiting.iter().all(|entry| !entry.is_finished()));
         drop(held);
-        waiting.into_iter().map(|one| one.join().unwrap()).collect()
+        waiting
+            .into_iter()
+            .map(|waiting| waiting.join().unwrap())
+            .collect()
     });
     let built = asked.iter().filter(|(_, built)| *built).count();
     assert_eq!(built, 1, "{asked:?}");

@@ -81,7 +81,7 @@ fn what_a_reader_made_is_published_once_and_found_by_the_next() {
     assert_eq!(site.broker.counts().served, 1, "the second asks nobody");
     assert_eq!(site.objects(), 1);
     assert!(site.is_sound());
-    // Two that are made at once meet at the daemon, which reads one of them.
+    // Two made at once meet at the daemon, which reads one of them.
     let other = tensor(LEN, 4);
     let object = ObjectRef::of(&other);
     for read in [LEN as u64, 0] {
@@ -318,7 +318,7 @@ fn memory_counts_against_the_limit_of_its_store() {
     let bytes = tensor(5 * MIB, 1);
     let refusal = site.memory_refusal(sealed(&bytes), ObjectRef::of(&bytes));
     assert_eq!(refusal.reason, IngestReason::LIMIT, "{}", refusal.text);
-    // Room is asked for before anything is read, and nobody gives any here.
+    // Room is asked for before anything is read, and no one gives any here.
     let bytes = tensor(MIB, 1);
     let refusal = site.memory_refusal(sealed(&bytes), ObjectRef::of(&bytes));
     assert_eq!(refusal.reason, IngestReason::NO_ROOM, "{}", refusal.text);

@@ -1,4 +1,4 @@
-//! The daemon and its client as processes of their own, as in two containers.
+//! The daemon and its client as their own processes, as in two containers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -177,7 +177,7 @@ fn without_room_the_load_is_private_and_says_why() {
 fn a_daemon_that_ends_meanwhile_leaves_a_private_load_and_a_sound_store() {
     let (asked, ask) = std::sync::mpsc::channel();
     let asked = Mutex::new(asked);
-    // Room is asked for before anything is read, and nobody answers.
+    // Room is asked for before anything is read, and no one answers.
     let never = move |_, reply| asked.lock().unwrap().send(reply).unwrap();
     let Some(mut site) = Site::new(64, with_quota(32 << 20), Arc::new(never)) else {
         return;

@@ -24,7 +24,7 @@ use crate::ingest::harness::{Raw, Site, descriptors, eventually, no_room, open};
 
 const MIB: usize = 1 << 20;
 
-/// While this lives, every reader of the file waits: the kernel asks for permission, and nobody
+/// While this lives, every reader of the file waits: the kernel asks for permission, and no one
 /// answers. As with a file system that does not answer, but for the fact that the kernel says it is
 /// a local one.
 pub struct Stuck {

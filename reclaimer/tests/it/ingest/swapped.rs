@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 64 * MIB;
 /// Room for what the limit leaves out.
 const SWAP: usize = 192 << 20;
-/// Objects that were removed because nobody had mapped them for long enough.
+/// Objects that were removed because no one had mapped them for long enough.
 const EXPIRED: &str =
     r#"tetris_reclaimed_objects_total{store="store",reason="keep-alive-expired"}"#;
 

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::kubernetes::server::{NODE, Server};
 
-/// Of paused time, so nobody waits for it; far beyond every backoff.
+/// Of paused time, so no one waits for it; far beyond every backoff.
 const DEADLINE: Duration = Duration::from_hours(1);
 
 pub struct Watched {

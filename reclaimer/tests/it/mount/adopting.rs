@@ -16,7 +16,7 @@ fn bytes() -> Vec<u8> {
     (0..LENGTH).map(|index| (index % 251) as u8).collect()
 }
 
-/// Not a test of its own: what the other process runs.
+/// Not its own test: what the other process runs.
 #[test]
 #[ignore = "run by references_and_bytes_survive_a_restart_and_a_remount in a process of its own"]
 fn holder() {

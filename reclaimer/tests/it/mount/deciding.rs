@@ -138,7 +138,7 @@ fn what_cannot_be_changed_is_said_and_no_obstacle() {
     let context = decision.notes.last().unwrap().to_string();
     let expected = "`context`: is none, expected system_u:object_r:container_file_t:s0, and cannot be changed while mounted";
     assert_eq!(context, expected);
-    // Without SELinux, nobody minds.
+    // Without SELinux, no one minds.
     let decision = decide(&mounted(bare, unlimited), &wanted, false).unwrap();
     assert!(decision.notes.iter().all(|note| note.option != "context"));
     let labeled = format!("{AS_CONFIGURED},context=\"system_u:object_r:container_file_t:s0\"");

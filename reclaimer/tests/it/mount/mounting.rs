@@ -27,7 +27,7 @@ fn config(path: PathBuf) -> MountConfig {
     }
 }
 
-/// A place in a namespace of its own, below a shared mount as in a cluster; `None` where there can
+/// A place in its own namespace, below a shared mount as in a cluster; `None` where there can
 /// be none.
 fn place() -> Option<(Place, MountConfig)> {
     namespace::enter().then(|| {

@@ -140,7 +140,7 @@ fn what_pods_declared_holds_until_the_api_server_is_reached_again() {
     ));
     pass(&mut reclaimer, in_two_minutes() + HOUR_MS);
     assert_eq!(store.objects().unwrap().objects.len(), 1);
-    // Reached: nobody declares it any more.
+    // Reached: no one declares it any more.
     reclaimer.declare(WarmSet {
         freshness: Freshness::Current,
         ..WarmSet::before_first_sync(None, SystemTime::now())

@@ -42,7 +42,7 @@ fn an_account_with_many_records_evicts_none_of_another() {
     let store = fixture.store("a");
     let (victim, hostile) = (account(1), account(2));
     drop(derive(&store, victim, 10));
-    // Used long ago, and by nobody now: the first to go by age.
+    // Used long ago, and by no one now: the first to go by age.
     for entry in std::fs::read_dir(fixture.path("a/derived-v1")).unwrap() {
         set_used(&entry.unwrap().path(), now_ms() - HOUR_MS);
     }

@@ -17,7 +17,7 @@ struct Keeper(Arc<Mutex<Kept>>);
 #[derive(Default)]
 struct Kept {
     models: Vec<Model>,
-    /// The stores that were asked for, each time.
+    /// The stores asked for, each time.
     asked: Vec<Vec<String>>,
 }
 

@@ -266,7 +266,7 @@ fn clients_are_told_which_models_are_declared() {
         .manifests()
         .unwrap()
         .iter()
-        .map(|one| one.id)
+        .map(|manifest| manifest.id)
         .collect();
     assert_eq!(ids.len(), 2);
     let config = fixture.config(&["a"], expire_after_a_minute);

@@ -53,7 +53,7 @@ fn as_a_pod() {
         "\nLOADED {} {:?}",
         report.bytes_private, report.private_reason
     );
-    // Held until nobody waits for it.
+    // Held until no one waits for it.
     let _closed = std::io::stdin().read_line(&mut String::new());
 }
 
@@ -109,7 +109,7 @@ fn the_broker_publishes_and_frees_models_of_pods_without_a_privilege() {
     // While nothing is known of the cluster, the broker spares models that were used lately.
     let nothing = json!({"freshness": {"state": "current"}, "pods": []});
     assert_eq!(broker.ask("PUT", "/declarations", &nothing).0, 204);
-    // Nobody tells the broker of the store.
+    // No one tells the broker of the store.
     let store = node.make_store(&format!("blue.{UID}"));
     let named = format!("blue.{UID}");
     broker.status("the store", |status| store_of(status)["name"] == named);

@@ -34,7 +34,7 @@ const ANSWERS: usize = 20;
 /// The machine may be busy for a moment; a daemon that waits for a close is so in every round.
 const ROUNDS: usize = 3;
 
-/// Sockets that nobody reads from, connected to ours.
+/// Sockets that no one reads from, connected to ours.
 struct Sink {
     listener: TcpListener,
     unread: Vec<TcpStream>,

@@ -47,7 +47,7 @@ impl Pod {
         path
     }
 
-    /// Loads a model of its own, however small.
+    /// Loads its own model, however small.
     fn load(&self, number: u64, len: u64) -> Model {
         let path = self.file(number, len);
         let model = self.load_file(&path);
@@ -207,7 +207,7 @@ fn a_flood_of_tiny_files_takes_the_inodes_of_no_other() {
     require_refusal(held.last().unwrap());
     let (_, files) = stored(&node, "blue");
     assert!(files > 100 && files < 640 * 60 / 100, "{files}");
-    // It stays so: nobody else is hurt by the next attempts.
+    // It stays so: no one else is hurt by the next attempts.
     for number in 1000..1010 {
         assert!(!is_brokered(&hostile.load(number, 4096)));
     }

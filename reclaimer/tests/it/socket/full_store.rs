@@ -50,7 +50,7 @@ impl Fixture {
         self.mount.path()
     }
 
-    /// Publishes objects that nobody references, the oldest first.
+    /// Publishes objects that no one references, the oldest first.
     fn fill(&self, mib: u8) -> Vec<ObjectRef> {
         let publish = |seed| {
             let published = self.store.publish(&bytes(seed, MIB), Access::ReadOnly);

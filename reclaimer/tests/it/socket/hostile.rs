@@ -131,7 +131,7 @@ fn descriptors_that_nobody_asked_for_are_closed_while_the_client_is_still_there(
     pass(&raw, &ASK.encode(), &[writer.as_raw_fd(); 100]);
     assert!(matches!(raw.receive(), Message::RoomMade { .. }));
     drop(writer);
-    // The end of the pipe comes when nobody has its other side any more.
+    // The end of the pipe comes when no one has its other side any more.
     assert_eq!(reader.read(&mut [0]).unwrap(), 0);
     raw.send(&ASK.encode());
     assert!(matches!(raw.receive(), Message::RoomMade { .. }));

@@ -154,7 +154,7 @@ fn adapted<D: Backend>(bench: &Bench<D>, base: Base, seed: u32) -> FunctionJob {
         store: bench.store.root().to_owned(),
         base,
         model: bench.model.clone(),
-        used: matrices.map(|one| one.name).collect(),
+        used: matrices.map(|matrix| matrix.name).collect(),
         rank: RANK,
         seed: u64::from(seed),
     }

@@ -177,13 +177,13 @@ mod tests {
         let figures: Vec<_> = findings
             .figures
             .iter()
-            .map(|one| one.value as u64)
+            .map(|figure| figure.value as u64)
             .collect();
         assert_eq!(figures, [3, 4 << 20, 2]);
         let names: Vec<_> = findings
             .series
             .iter()
-            .map(|one| one.name.as_str())
+            .map(|series| series.name.as_str())
             .collect();
         assert_eq!(
             names,

@@ -71,19 +71,19 @@ fn findings(samples: &[Attached], chunks: u64) -> Findings {
         findings.series(name, Unit::Seconds, values);
         median
     };
-    series("driver and context (not part of attaching)", &|one| {
-        one.context_s
+    series("driver and context (not part of attaching)", &|entry| {
+        entry.context_s
     });
-    series("connected", &|one| one.first.connected_s);
-    series("asked, addresses known", &|one| mapping(one.first));
-    series("told that all has arrived", &|one| {
-        one.first.arrived_s - one.first.mapped_s
+    series("connected", &|entry| entry.first.connected_s);
+    series("asked, addresses known", &|entry| mapping(entry.first));
+    series("told that all has arrived", &|entry| {
+        entry.first.arrived_s - entry.first.mapped_s
     });
-    let attach = series("attached: all of it", &|one| one.first.arrived_s);
-    series("attached again in the same process", &|one| {
-        one.again.arrived_s
+    let attach = series("attached: all of it", &|entry| entry.first.arrived_s);
+    series("attached again in the same process", &|entry| {
+        entry.again.arrived_s
     });
-    let copy = series("copied again, from pinned memory", &|one| one.copy_s);
+    let copy = series("copied again, from pinned memory", &|entry| entry.copy_s);
     findings.judged("attach", Unit::Seconds, attach, Limit::AtMost(BAR_S));
     if let Some(times) = ratio(copy, attach) {
         findings.figure("copying takes so many times as long", Unit::Ratio, times);

@@ -85,7 +85,7 @@ mod tests {
         });
         let found: Vec<_> = found
             .iter()
-            .map(|one| (one.rows, one.columns, one.element))
+            .map(|matrix| (matrix.rows, matrix.columns, matrix.element))
             .collect();
         assert_eq!(found, [(3, 4, Element::Bf16), (5, 2, Element::F32)]);
     }

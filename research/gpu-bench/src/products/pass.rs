@@ -26,8 +26,12 @@ pub(crate) struct Pass<D: Backend> {
 
 impl<D: Backend> Pass<D> {
     pub fn new(device: Arc<D>, matrices: Vec<ModelMatrix>) -> Result<Self, BenchError> {
-        let widest = matrices.iter().map(|one| one.columns).max().unwrap_or(1);
-        let sides = matrices.iter().map(|one| one.rows).chain([widest]);
+        let widest = matrices
+            .iter()
+            .map(|matrix| matrix.columns)
+            .max()
+            .unwrap_or(1);
+        let sides = matrices.iter().map(|matrix| matrix.rows).chain([widest]);
         let room = sides.map(|side| Workspace::<D>::room_for(u64::from(side) * 4));
         let mut space = Workspace::new(Arc::clone(&device), room.sum())?;
         let numbers = numbers(0, widest as usize);

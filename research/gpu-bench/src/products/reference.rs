@@ -161,9 +161,9 @@ mod tests {
         let some = numbers(1, 1000);
         assert_eq!(some, numbers(1, 1000));
         assert_ne!(some, numbers(2, 1000));
-        for one in some {
-            assert!((0.25..=1.0).contains(&one.abs()));
-            assert_eq!(one.to_bits() & 0xffff, 0, "{one}");
+        for number in some {
+            assert!((0.25..=1.0).contains(&number.abs()));
+            assert_eq!(number.to_bits() & 0xffff, 0, "{number}");
         }
     }
 }

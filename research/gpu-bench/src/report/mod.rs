@@ -301,7 +301,7 @@ impl Report {
             .measures
             .iter()
             .filter(failed)
-            .map(|one| one.name.as_str())
+            .map(|measure| measure.name.as_str())
             .collect();
         if names.is_empty() {
             return Ok(());
@@ -325,7 +325,7 @@ mod tests {
             let bars = findings
                 .figures
                 .iter()
-                .map(|one| one.bar.and_then(|bar| bar.met));
+                .map(|figure| figure.bar.and_then(|bar| bar.met));
             bars.collect()
         };
         assert_eq!(met(&findings), [None, None, None]);
@@ -341,7 +341,7 @@ mod tests {
         let names: Vec<_> = findings
             .series
             .iter()
-            .map(|one| one.name.as_str())
+            .map(|series| series.name.as_str())
             .collect();
         assert_eq!(names, ["one"]);
         assert_eq!(ratio(1.0, 0.0), None);

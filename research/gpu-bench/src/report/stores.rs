@@ -17,7 +17,7 @@ pub struct StoreReport {
     pub pages: Option<String>,
     /// Number of bytes whose pages the run looked at.
     pub looked_at_bytes: u64,
-    /// Number of these bytes that are mapped by pages of 2 MiB.
+    /// Number of these bytes mapped by pages of 2 MiB.
     pub large_bytes: u64,
 }
 

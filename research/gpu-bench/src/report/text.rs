@@ -79,8 +79,8 @@ impl Measured {
 
 impl Findings {
     fn write(&self, out: &mut String) -> std::fmt::Result {
-        let names = self.series.iter().map(|one| one.name.as_str());
-        let names = names.chain(self.figures.iter().map(|one| one.name.as_str()));
+        let names = self.series.iter().map(|series| series.name.as_str());
+        let names = names.chain(self.figures.iter().map(|figure| figure.name.as_str()));
         let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
         for series in &self.series {
             series.write(out, width)?;

@@ -76,7 +76,9 @@ pub fn run<D: Backend>(
     let device = Arc::new(D::open(choice)?);
     let store = Store::open(&job.store)?;
     let used = matrices(&job.model).into_iter();
-    let used: Vec<_> = used.filter(|one| job.used.contains(&one.name)).collect();
+    let used: Vec<_> = used
+        .filter(|matrix| job.used.contains(&matrix.name))
+        .collect();
     let weights = match &job.base {
         Base::Nothing => None,
         Base::Mirror(socket) => Some(Weights::Shared(attach(&device, socket, &job.model)?.0)),
@@ -94,7 +96,7 @@ pub fn run<D: Backend>(
         None => (None, Some(function.into_kernels())),
     };
     parent.tell(&FunctionReport {
-        adapter_bytes: used.iter().map(|one| adapter_bytes(one, job.rank)).sum(),
+        adapter_bytes: used.iter().map(|byte| adapter_bytes(byte, job.rank)).sum(),
         private_bytes,
     })?;
     while parent.wait() {}
@@ -105,15 +107,15 @@ pub fn run<D: Backend>(
 /// Length of the vectors of these matrices and of their adapters in a workspace, in bytes.
 fn room<D: Backend>(used: &[ModelMatrix], rank: u32, widest: u32, longest: u32) -> u64 {
     let side = |side: u32| Workspace::<D>::room_for(u64::from(side) * 4);
-    let adapters = used.iter().map(|one| adapter_room::<D>(one, rank));
+    let adapters = used.iter().map(|matrix| adapter_room::<D>(matrix, rank));
     [widest, longest, rank].map(side).iter().sum::<u64>() + adapters.sum::<u64>()
 }
 
 impl<'a, D: Backend> Function<'a, D> {
     fn new(job: &'a FunctionJob, device: Arc<D>, used: &[ModelMatrix]) -> Result<Self, BenchError> {
         let rank = job.rank;
-        let widest = used.iter().map(|one| one.columns).max().unwrap_or(1);
-        let longest = used.iter().map(|one| one.rows).max().unwrap_or(1);
+        let widest = used.iter().map(|matrix| matrix.columns).max().unwrap_or(1);
+        let longest = used.iter().map(|matrix| matrix.rows).max().unwrap_or(1);
         let room = room::<D>(used, rank, widest, longest);
         let mut space = Workspace::new(Arc::clone(&device), room)?;
         let numbers = numbers(job.seed, widest as usize);

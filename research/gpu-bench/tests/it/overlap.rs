@@ -8,7 +8,7 @@ use crate::taken::{list, named, write_model};
 fn samples(measure: &Value, name: &str) -> Vec<f64> {
     let samples = &named(&measure["series"], name)["samples"];
     let samples = list(samples).iter();
-    samples.map(|one| one.as_f64().unwrap()).collect()
+    samples.map(|sample| sample.as_f64().unwrap()).collect()
 }
 
 /// The measure itself checks every product against the store's bytes, and counts the copied bytes.
@@ -34,7 +34,7 @@ fn each_way_of_waiting_gives_a_first_and_a_last_product() {
     // The way that waits for all products starts after the whole model has arrived.
     let arrived = samples(measure, "all has arrived");
     let first = samples(measure, "first product, after all has arrived");
-    assert!(arrived.iter().zip(&first).all(|(all, one)| all < one));
+    assert!(arrived.iter().zip(&first).all(|(all, sample)| all < sample));
     let value = |name: &str| named(&measure["figures"], name)["value"].as_f64().unwrap();
     let (model, first) = (
         value("size of the model"),

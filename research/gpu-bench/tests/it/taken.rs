@@ -12,7 +12,7 @@ pub fn list(value: &Value) -> &[Value] {
 }
 
 pub fn named<'a>(all: &'a Value, name: &str) -> &'a Value {
-    let found = list(all).iter().find(|one| one["name"] == name);
+    let found = list(all).iter().find(|entry| entry["name"] == name);
     found.unwrap_or_else(|| panic!("no `{name}` in {all}"))
 }
 
@@ -21,7 +21,7 @@ fn check_series(measure: &Value, rounds: usize) {
     for series in list(&measure["series"]) {
         let samples: Vec<f64> = list(&series["samples"])
             .iter()
-            .map(|one| one.as_f64().unwrap())
+            .map(|entry| entry.as_f64().unwrap())
             .collect();
         assert!(
             matches!(samples.len(), 1) || samples.len() == rounds,
@@ -60,7 +60,7 @@ fn every_measure_gives_samples_and_leaves_nothing_behind() {
     let measures = list(&report["measures"]);
     let names: Vec<_> = measures
         .iter()
-        .map(|one| one["name"].as_str().unwrap())
+        .map(|measure| measure["name"].as_str().unwrap())
         .collect();
     assert_eq!(
         names[..6],
@@ -170,8 +170,8 @@ fn each_store_has_the_measures_that_depend_on_its_pages() {
     }
     let measures: Vec<_> = list(&report["measures"])
         .iter()
-        .map(|one| {
-            let text = |name: &str| one[name].as_str().unwrap();
+        .map(|entry| {
+            let text = |name: &str| entry[name].as_str().unwrap();
             (text("name"), text("store_dir"), text("outcome"))
         })
         .collect();

@@ -106,7 +106,7 @@ fn a_model_on_a_busy_gpu_is_copied_over_the_fastest_link() {
     let copy = world
         .running
         .values()
-        .find_map(|one| one.load.clone().map(|load| (one.gpu.0, load)));
+        .find_map(|entry| entry.load.clone().map(|load| (entry.gpu.0, load)));
     let (to, load) = copy.unwrap();
     assert_eq!((to / 2, load.source), (on / 2, Source::Gpu(GpuId(on))));
     // The memory is full: the model moves.
@@ -137,7 +137,11 @@ fn a_load_from_the_host_avoids_a_neighbor_that_loads() {
     for number in 0..4 {
         world.offer(number, None);
     }
-    let switches: Vec<u32> = world.dispatch().iter().map(|one| one.gpu.0 / 2).collect();
+    let switches: Vec<u32> = world
+        .dispatch()
+        .iter()
+        .map(|dispatch| dispatch.gpu.0 / 2)
+        .collect();
     assert_ne!(switches[0], switches[1]);
 }
 

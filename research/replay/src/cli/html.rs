@@ -90,7 +90,7 @@ fn plot(comparison: &Comparison, kind: TraceKind, measure: &Measure) -> String {
             .cloned()
             .collect();
         let of = |name| (measure.of)(&score(name, &cell));
-        let names = comparison.candidates.iter().map(|one| one.name);
+        let names = comparison.candidates.iter().map(|candidate| candidate.name);
         let bars = names.map(|name| (name.to_owned(), of(name)));
         groups.push((format!("store {size} %"), bars.collect()));
     }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub struct Row {
     /// Markup of each cell.
     pub cells: Vec<String>,
-    /// Class of the row, such as `winner`; none if empty.
+    /// Class of the row, e.g. `winner`; none if empty.
     pub class: &'static str,
 }
 

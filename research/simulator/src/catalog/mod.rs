@@ -43,7 +43,7 @@ pub struct Function {
     pub slo: Slo,
     /// Tensors of the model.
     pub tensors: ModelTensors,
-    /// The model's file as a whole: the same bytes, shared by nobody but processes of this file.
+    /// The model's file as a whole: the same bytes, shared by no one but processes of this file.
     pub file: ModelTensors,
 }
 
@@ -116,7 +116,7 @@ mod tests {
         let (a, b) = (cars.tensors.objects(), motorcycles.tensors.objects());
         let common: u64 = a
             .iter()
-            .filter(|one| b.contains(one))
+            .filter(|entry| b.contains(entry))
             .map(|(_, bytes)| bytes)
             .sum();
         assert_eq!(common, 223 * MB);

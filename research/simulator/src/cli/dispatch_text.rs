@@ -78,7 +78,7 @@ pub fn setting(grid: &DispatchGrid) -> String {
 /// Formats the figures of a run.
 pub fn figures(comparison: &DispatchComparison, run: &DispatchRun) -> [String; 6] {
     let own = &run.outcome;
-    let ours = comparison.ours(run).map(|one| one.outcome);
+    let ours = comparison.ours(run).map(|comparison| comparison.outcome);
     let ours = ours.unwrap_or_default();
     let milliseconds = |us: u64| format!("{:.1}", us as f64 / 1e3);
     [

@@ -15,16 +15,20 @@ const GB: f64 = 1e9;
 type Measure = (&'static str, fn(&RunOutcome) -> f64);
 
 const MEASURES: [Measure; 6] = [
-    ("mean memory, GB", |one| one.memory_bytes.mean as f64 / GB),
-    ("median memory, GB", |one| {
-        one.memory_bytes.median as f64 / GB
+    ("mean memory, GB", |entry| {
+        entry.memory_bytes.mean as f64 / GB
     }),
-    ("peak memory, GB", |one| one.memory_bytes.peak as f64 / GB),
-    ("mean CPUs", |one| one.cpu_millis.mean as f64 / 1e3),
-    ("requests beyond the objective, percent", |one| {
-        percent(one.violations, one.requests)
+    ("median memory, GB", |entry| {
+        entry.memory_bytes.median as f64 / GB
     }),
-    ("cold starts", |one| one.cold_starts as f64),
+    ("peak memory, GB", |entry| {
+        entry.memory_bytes.peak as f64 / GB
+    }),
+    ("mean CPUs", |entry| entry.cpu_millis.mean as f64 / 1e3),
+    ("requests beyond the objective, percent", |entry| {
+        percent(entry.violations, entry.requests)
+    }),
+    ("cold starts", |entry| entry.cold_starts as f64),
 ];
 
 /// Returns the whole page. It contains no outside text, so it needs no escaping.

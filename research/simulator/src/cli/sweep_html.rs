@@ -17,7 +17,8 @@ pub fn page(sweep: &Sweep) -> String {
         setting(&sweep.grid)
     );
     let policies = sweep.grid.policies.iter().enumerate();
-    let legend = policies.map(|(at, one)| vec![key(at, one.name()), one.about().to_owned()]);
+    let legend =
+        policies.map(|(at, policy)| vec![key(at, policy.name()), policy.about().to_owned()]);
     let mut body = format!("<section>{}</section>", table(&["policy", ""], 2, legend));
     let shares: String = views(sweep).iter().map(|view| wins_plot(view)).collect();
     body.push_str(&page::plots("How often each policy is the best", &shares));
@@ -62,14 +63,16 @@ fn wins_plot(view: &[Wins]) -> String {
 
 /// Names of all inputs.
 fn inputs(sweep: &Sweep) -> Vec<&'static str> {
-    sweep.inputs.iter().map(|one| one.input.name).collect()
+    sweep.inputs.iter().map(|sweep| sweep.input.name).collect()
 }
 
 /// Plots mean memory of all policies at an input's low and high value, in percent of the best.
 fn plot(sweep: &Sweep, kind: TraceKind, input: &str) -> String {
     let single = |point: &Point| {
         let change = point.changes.first().filter(|_| !point.random);
-        change.filter(|one| one.input == input).map(|one| one.value)
+        change
+            .filter(|change| change.input == input)
+            .map(|change| change.value)
     };
     let points = sweep.points.iter().enumerate();
     let points = points.filter_map(|(at, point)| Some((at, single(point)?)));
@@ -89,16 +92,16 @@ fn plot(sweep: &Sweep, kind: TraceKind, input: &str) -> String {
 fn bar(run: &SweepRun, policy: Policy) -> (String, f64) {
     let timely = competitors(run, Column::MeanMemory, true);
     let best = timely.iter().map(|&(_, value)| value).min().unwrap_or(0);
-    let own = run.results.iter().find(|one| one.policy == policy);
-    let own = own.map_or(0, |one| one.value(Column::MeanMemory));
+    let own = run.results.iter().find(|run| run.policy == policy);
+    let own = own.map_or(0, |entry| entry.value(Column::MeanMemory));
     (policy.to_string(), 100.0 * own as f64 / best.max(1) as f64)
 }
 
 fn wins_table(sweep: &Sweep) -> String {
-    let rows = sweep.wins.iter().map(|one| {
-        let mut cells = vec![heading(one), one.policy.to_string()];
-        cells.extend([one.wins.to_string(), one.of.to_string()]);
-        cells.extend(percents(one));
+    let rows = sweep.wins.iter().map(|win| {
+        let mut cells = vec![heading(win), win.policy.to_string()];
+        cells.extend([win.wins.to_string(), win.of.to_string()]);
+        cells.extend(percents(win));
         cells
     });
     let heads = ["", "policy", "best", "of", "lead %", "excess %", "worst %"];
@@ -121,9 +124,9 @@ fn points_table(sweep: &Sweep) -> String {
 }
 
 fn inputs_table(sweep: &Sweep) -> String {
-    let rows = sweep.inputs.iter().map(|one| {
-        let texts = vec![one.input.name.to_owned(), one.input.about.to_owned()];
-        let numbers = [one.input.low, one.default, one.input.high];
+    let rows = sweep.inputs.iter().map(|sweep| {
+        let texts = vec![sweep.input.name.to_owned(), sweep.input.about.to_owned()];
+        let numbers = [sweep.input.low, sweep.default, sweep.input.high];
         let numbers = numbers.map(|number| number.to_string());
         texts.into_iter().chain(numbers).collect::<Vec<_>>()
     });

@@ -65,10 +65,10 @@ pub fn heading(one: &Wins) -> String {
 fn wins(view: &[Wins]) -> String {
     let header = ["policy", "#best", "#of", "#lead %", "#excess %", "#worst %"];
     let mut table = TextTable::new(1, header);
-    for one in view {
-        let counts = [one.wins, one.of].map(|count| count.to_string());
-        let cells = [one.policy.name().to_owned()].into_iter().chain(counts);
-        table.add(cells.chain(percents(one)).collect());
+    for entry in view {
+        let counts = [entry.wins, entry.of].map(|count| count.to_string());
+        let cells = [entry.policy.name().to_owned()].into_iter().chain(counts);
+        table.add(cells.chain(percents(entry)).collect());
     }
     let heading = view.first().map_or_else(String::new, heading);
     format!("{}\n{}", wrap(&heading, 0), table.format())
@@ -116,10 +116,11 @@ fn one_at_a_time(sweep: &Sweep) -> String {
 
 fn inputs(sweep: &Sweep) -> String {
     let mut table = TextTable::new(1, ["input", "#low", "#default", "#high", "meaning"]);
-    for one in &sweep.inputs {
-        let values = [one.input.low, one.default, one.input.high].map(|value| value.to_string());
-        let cells = [one.input.name.to_owned()].into_iter().chain(values);
-        table.add(cells.chain([one.input.about.to_owned()]).collect());
+    for entry in &sweep.inputs {
+        let values =
+            [entry.input.low, entry.default, entry.input.high].map(|value| value.to_string());
+        let cells = [entry.input.name.to_owned()].into_iter().chain(values);
+        table.add(cells.chain([entry.input.about.to_owned()]).collect());
     }
     format!("Invented inputs\n{}", table.format())
 }
@@ -131,8 +132,8 @@ pub fn title(point: &Point) -> Option<(String, String)> {
     }
     let change = point.changes.first();
     Some(
-        change.map_or(("(defaults)".to_owned(), String::new()), |one| {
-            (one.input.to_owned(), one.value.to_string())
+        change.map_or(("(defaults)".to_owned(), String::new()), |entry| {
+            (entry.input.to_owned(), entry.value.to_string())
         }),
     )
 }
@@ -158,8 +159,8 @@ impl Best {
             _ => None,
         };
         let memory = |policy: Policy| {
-            let found = run.results.iter().find(|one| one.policy == policy);
-            found.map(|one| one.value(Column::MeanMemory) as f64)
+            let found = run.results.iter().find(|entry| entry.policy == policy);
+            found.map(|run| run.value(Column::MeanMemory) as f64)
         };
         let against_dts = match (memory(Policy::SharingAware), memory(Policy::Dts)) {
             (Some(own), Some(other)) if other > 0.0 => Some(own * 100.0 / other - 100.0),

@@ -167,7 +167,7 @@ fn saving(comparison: &Comparison, against: Policy, tenths: u64) -> String {
     let own = own.filter(|saving| saving.against == against);
     let mut each: Vec<String> = own
         .map(|saving| {
-            let name = saving.application.map_or("all", |one| one.name());
+            let name = saving.application.map_or("all", |entry| entry.name());
             format!("{name} {:.1}", saving.bytes_per_100_rps as f64 / GB)
         })
         .collect();

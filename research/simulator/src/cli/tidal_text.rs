@@ -80,25 +80,26 @@ fn distribution(figure: &str, runs: &TidalRuns) -> String {
         let values = runs.runs.iter().map(|run| value(&run.outcome));
         table.add([name].into_iter().chain(values).collect());
     };
-    line("requests".to_owned(), &|one| one.requests.to_string());
-    line("timeouts, %".to_owned(), &|one| {
-        format!("{:.2}", percent(one.timeouts, one.requests))
+    line("requests".to_owned(), &|entry| entry.requests.to_string());
+    line("timeouts, %".to_owned(), &|entry| {
+        format!("{:.2}", percent(entry.timeouts, entry.requests))
     });
-    line("cold, %".to_owned(), &|one| {
-        format!("{:.1}", percent(one.cold, one.requests))
+    line("cold, %".to_owned(), &|entry| {
+        format!("{:.1}", percent(entry.cold, entry.requests))
     });
-    line("busy, %".to_owned(), &|one| {
-        format!("{:.1}", one.busy_permille as f64 / 10.0)
+    line("busy, %".to_owned(), &|entry| {
+        format!("{:.1}", entry.busy_permille as f64 / 10.0)
     });
-    line("mean, s".to_owned(), &|one| seconds(one.mean_us));
+    line("mean, s".to_owned(), &|entry| seconds(entry.mean_us));
     for percent in PERCENTILES {
         let name = format!("p{percent}, s");
-        line(name, &|one| seconds(one.percentile_us(percent)));
+        line(name, &|entry| seconds(entry.percentile_us(percent)));
     }
     let mut from = 0;
     for (at, to) in STAGES.into_iter().enumerate() {
-        line(format!("{from} to {to}, s"), &|one| {
-            one.stages_us
+        line(format!("{from} to {to}, s"), &|entry| {
+            entry
+                .stages_us
                 .get(at)
                 .copied()
                 .map_or_else(String::new, seconds)

@@ -1,7 +1,7 @@
 //! Nodes with their resources, and the weights in their stores or page caches.
 //!
 //! **Page cache.** A file's pages are on a node once. Pages that instances map count as memory, once
-//! per node; pages that nobody maps do not, since the kernel takes them back when memory is short:
+//! per node; pages that no one maps do not, since the kernel takes them back when memory is short:
 //! the least recently used file first. They still make the next start of that file fast.
 //!
 //! **Store.** A tensor is on a node once, whatever file it came from. It counts from its load until
@@ -122,7 +122,7 @@ impl Cluster {
         fits.then_some(takes)
     }
 
-    /// Starts an instance if it fits. Returns the weights that it has to load.
+    /// Starts an instance if it fits. Returns the weights that it must load.
     ///
     /// # Errors
     ///

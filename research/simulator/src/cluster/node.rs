@@ -26,7 +26,7 @@ pub struct Node {
     /// Size of the shared weights that the kernel cannot take back, in bytes: tensors of the store,
     /// and mapped pages of files.
     pub resident_bytes: u64,
-    /// Size of the pages of files that nobody maps, in bytes. They are free memory.
+    /// Size of the pages of files that no one maps, in bytes. They are free memory.
     pub cached_bytes: u64,
     resident: BTreeMap<ObjectId, Resident>,
 }
@@ -59,9 +59,13 @@ impl Node {
         missing.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Size of the units that nobody maps yet, in bytes.
+    /// Size of the units that no one maps yet, in bytes.
     pub(super) fn unmapped_bytes(&self, units: &ModelTensors) -> u64 {
-        let mapped = |id| self.resident.get(id).is_some_and(|one| one.users > 0);
+        let mapped = |id| {
+            self.resident
+                .get(id)
+                .is_some_and(|resident| resident.users > 0)
+        };
         let unmapped = units.objects().iter().filter(|(id, _)| !mapped(id));
         unmapped.map(|(_, bytes)| bytes).sum()
     }
@@ -111,8 +115,8 @@ impl Node {
     /// that have no room beside `used` and the mapped ones.
     pub(super) fn recount(&mut self, reclaimable: bool, shared: impl Fn(u64) -> u64) {
         let mapped = self.resident.values();
-        let mapped = mapped.filter(|one| one.users > 0 || !reclaimable);
-        self.resident_bytes = mapped.map(|one| shared(one.bytes)).sum();
+        let mapped = mapped.filter(|entry| entry.users > 0 || !reclaimable);
+        self.resident_bytes = mapped.map(|mapped| shared(mapped.bytes)).sum();
         if !reclaimable {
             return;
         }
@@ -121,11 +125,11 @@ impl Node {
             .resident
             .values()
             .filter(idle)
-            .map(|one| one.bytes)
+            .map(|resident| resident.bytes)
             .sum();
         while self.cached_bytes > self.free().memory_bytes {
-            let oldest = self.resident.iter().filter(|(_, one)| idle(one));
-            let oldest = oldest.min_by_key(|(_, one)| one.idle_since_us);
+            let oldest = self.resident.iter().filter(|(_, entry)| idle(entry));
+            let oldest = oldest.min_by_key(|(_, entry)| entry.idle_since_us);
             let Some((&id, &one)) = oldest else {
                 return;
             };

@@ -37,7 +37,7 @@ impl FunctionCase {
         let feasible: Vec<Configuration> = function
             .profile
             .feasible(slo)
-            .map(|(_, one)| *one)
+            .map(|(_, feasible)| *feasible)
             .collect();
         let mut case = Self {
             slo,
@@ -85,7 +85,11 @@ mod tests {
         let unequal = (0..50).filter(|&number| {
             let case = FunctionCase::try_new(number, 1).unwrap();
             assert!((4..=8).contains(&case.instances.len()));
-            assert!(case.instances.iter().all(|one| one.meets(case.slo)));
+            assert!(
+                case.instances
+                    .iter()
+                    .all(|instance| instance.meets(case.slo))
+            );
             let rates = || case.instances.iter().map(Configuration::rate);
             rates().max() > rates().min().map(|least| least.times(2))
         });

@@ -85,13 +85,16 @@ impl Dispatchers {
         request.gateway = self.rng.below(self.all.len() as u64) as usize;
         let id = RequestId(request.number);
         let gateway = self.all.get_mut(request.gateway);
-        if gateway.is_some_and(|one| one.offer(now_us, id, None).is_ok()) {
+        if gateway.is_some_and(|gateway| gateway.offer(now_us, id, None).is_ok()) {
             self.waiting.insert(request.number, request);
         }
     }
 
     fn next(&mut self, now_us: u64) -> Option<(usize, Request)> {
-        let dispatch = self.all.iter_mut().find_map(|one| one.dispatch(now_us))?;
+        let dispatch = self
+            .all
+            .iter_mut()
+            .find_map(|entry| entry.dispatch(now_us))?;
         let request = self.waiting.remove(&dispatch.request.0)?;
         Some((dispatch.instance.0 as usize, request))
     }

@@ -27,7 +27,7 @@ pub use rule::Rule;
 /// Parameters of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DispatchGrid {
-    /// Numbers of functions, each a case of its own.
+    /// Numbers of functions, each its own case.
     pub functions: Vec<usize>,
     /// Number of requests of a case, all functions together. The first tenth does not count.
     pub requests: u64,
@@ -79,7 +79,7 @@ impl DispatchComparison {
     /// Returns the run of the one dispatcher in the case of `run`.
     pub fn ours(&self, run: &DispatchRun) -> Option<&DispatchRun> {
         let mut runs = self.runs.iter();
-        runs.find(|one| one.functions == run.functions && one.rule == Rule::Dispatcher)
+        runs.find(|entry| entry.functions == run.functions && entry.rule == Rule::Dispatcher)
     }
 }
 
@@ -104,7 +104,7 @@ pub fn compare_dispatch(grid: DispatchGrid) -> Result<DispatchComparison, Simula
             }
             runs.push(DispatchRun {
                 functions,
-                instances: cases.iter().map(|one| one.instances.len()).sum(),
+                instances: cases.iter().map(|case| case.instances.len()).sum(),
                 rule,
                 outcome: times.outcome(),
             });

@@ -70,10 +70,12 @@ mod tests {
         let count = 200_000_u32;
         let each: Vec<u128> = (0..count).map(|_| arrivals.exponential()).collect();
         let unit = (1_u64 << 32) as f64;
-        let values = || each.iter().map(|&one| one as f64 / unit);
+        let values = || each.iter().map(|&entry| entry as f64 / unit);
         let mean = values().sum::<f64>() / f64::from(count);
-        let variance = values().map(|one| (one - mean).powi(2)).sum::<f64>() / f64::from(count);
-        let below = values().filter(|&one| one < std::f64::consts::LN_2).count();
+        let variance = values().map(|entry| (entry - mean).powi(2)).sum::<f64>() / f64::from(count);
+        let below = values()
+            .filter(|&entry| entry < std::f64::consts::LN_2)
+            .count();
         // Five standard deviations and more.
         assert!((mean - 1.0).abs() < 0.012, "{mean}");
         assert!((variance - 1.0).abs() < 0.035, "{variance}");

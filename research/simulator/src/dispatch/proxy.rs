@@ -39,9 +39,9 @@ impl Proxy {
         let request = self.arrived.take()?;
         let by_requests = self.by_requests;
         let each = self.instances.iter_mut().enumerate();
-        let (at, one) = each.min_by_key(|(_, one)| {
-            let outstanding = if by_requests { one.outstanding } else { 0 };
-            (outstanding, one.given)
+        let (at, one) = each.min_by_key(|(_, instance)| {
+            let outstanding = if by_requests { instance.outstanding } else { 0 };
+            (outstanding, instance.given)
         })?;
         self.given += 1;
         one.given = self.given;

@@ -71,7 +71,7 @@ pub(super) fn run(
             }
             What::Waited { at } => run.work(at),
             What::Done { at, requests: done } => {
-                for request in done.iter().filter(|one| one.number >= requests / 10) {
+                for request in done.iter().filter(|entry| entry.number >= requests / 10) {
                     times.add(now_us.saturating_sub(request.arrived_us), case.slo.us());
                 }
                 run.done(at, &done);
@@ -105,7 +105,7 @@ impl Run<'_> {
     fn work(&mut self, at: usize) {
         loop {
             let server = self.servers.get_mut(at);
-            match server.map(|one| one.next(self.now_us)) {
+            match server.map(|server| server.next(self.now_us)) {
                 Some(Next::Work(requests)) => {
                     let latency_us = self.instances.get(at).map_or(0, Configuration::latency_us);
                     let permille = self.latencies.between(self.least_latency_permille, 1_000);

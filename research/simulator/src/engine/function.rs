@@ -93,8 +93,9 @@ impl State {
     /// Returns the capacity of its starting and ready instances.
     pub(super) fn capacity(&self, instances: &[Instance]) -> Rate {
         let members = self.members.iter().filter_map(|&at| instances.get(at));
-        let staying = members.filter(|one| matches!(one.phase, Phase::Starting | Phase::Ready));
-        staying.map(|one| one.configuration.rate()).sum()
+        let staying =
+            members.filter(|member| matches!(member.phase, Phase::Starting | Phase::Ready));
+        staying.map(|member| member.configuration.rate()).sum()
     }
 }
 

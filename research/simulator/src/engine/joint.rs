@@ -121,8 +121,8 @@ impl Simulation<'_> {
     }
 
     fn carry_out(&mut self, decision: &Decision, numbers: &[usize]) -> Result<(), SimulationError> {
-        for (function, one) in decision.functions.iter().enumerate() {
-            let changes = !(one.start.is_empty() && one.release.is_empty());
+        for (function, entry) in decision.functions.iter().enumerate() {
+            let changes = !(entry.start.is_empty() && entry.release.is_empty());
             if let Some(changed_us) = self
                 .deciding
                 .changed_us
@@ -131,20 +131,20 @@ impl Simulation<'_> {
             {
                 *changed_us = self.now_us;
             }
-            for &at in &one.ranking {
+            for &at in &entry.ranking {
                 let instance = numbers.get(at).and_then(|&at| self.instances.get_mut(at));
                 if let Some(instance) = instance {
-                    instance.retiring = one.retiring.contains(&at);
+                    instance.retiring = entry.retiring.contains(&at);
                 }
             }
-            let released = one
+            let released = entry
                 .release
                 .iter()
                 .filter_map(|&at| numbers.get(at).copied());
             for at in released {
                 self.drain(at);
             }
-            self.start_all(function, one)?;
+            self.start_all(function, entry)?;
         }
         Ok(())
     }
@@ -160,10 +160,10 @@ impl Simulation<'_> {
             let preferred = of.map_or(&[][..], Vec::as_slice);
             let planned = preferred
                 .iter()
-                .flat_map(|one| std::iter::repeat_n(one.node, one.planned as usize));
+                .flat_map(|entry| std::iter::repeat_n(entry.node, entry.planned as usize));
             let planned: Vec<usize> = planned.collect();
             for number in 0..count as usize {
-                let others = preferred.iter().map(|one| one.node);
+                let others = preferred.iter().map(|preferred| preferred.node);
                 let nodes = planned.get(number).copied().into_iter().chain(others);
                 let nodes: Vec<usize> = nodes.collect();
                 self.start_on(function, configuration, &nodes)?;

@@ -96,9 +96,9 @@ impl<'a> Simulation<'a> {
         let platform = &scenario.assumptions.platform;
         let loads = first_loads(scenario, &functions, &routes).into_iter();
         let states = functions.iter().zip(loads);
-        let states = states.map(|(one, load)| State::try_new(platform, one.slo, load));
+        let states = states.map(|(entry, load)| State::try_new(platform, entry.slo, load));
         let arrivals = scenario.applications.iter().zip(0..);
-        let arrivals = arrivals.map(|(&one, number)| arrivals_of(scenario, one, number));
+        let arrivals = arrivals.map(|(&arrival, number)| arrivals_of(scenario, arrival, number));
         let mut simulation = Self {
             scenario,
             policy,
@@ -190,7 +190,7 @@ impl<'a> Simulation<'a> {
         let request = state.offer(self.now_us, job);
         self.dispatch(function);
         let state = self.states.get(function);
-        self.counts.waited += u64::from(state.is_some_and(|one| one.waits(request)));
+        self.counts.waited += u64::from(state.is_some_and(|entry| entry.waits(request)));
     }
 
     fn finish(&mut self, job: Job) {
@@ -206,7 +206,7 @@ impl<'a> Simulation<'a> {
     fn dispatch(&mut self, function: usize) {
         loop {
             let state = self.states.get_mut(function);
-            let Some((at, job)) = state.and_then(|one| one.dispatch(self.now_us)) else {
+            let Some((at, job)) = state.and_then(|entry| entry.dispatch(self.now_us)) else {
                 return;
             };
             if let Some(instance) = self.instances.get_mut(at) {
@@ -221,7 +221,7 @@ impl<'a> Simulation<'a> {
     fn work(&mut self, at: usize) {
         loop {
             let instance = self.instances.get_mut(at);
-            match instance.map(|one| one.server.next(self.now_us)) {
+            match instance.map(|instance| instance.server.next(self.now_us)) {
                 Some(Next::Work(jobs)) => self.begin(at, jobs),
                 Some(Next::Wait(until_us)) => {
                     self.events.push(until_us, What::Waited { instance: at });
@@ -241,7 +241,10 @@ impl<'a> Simulation<'a> {
         let cpu = instance.configuration.cpu_millis();
         let threads = u64::from(instance.configuration.concurrency());
         let own_millis = thread_millis * u64::from(instance.server.busy());
-        let model = self.functions.get(instance.function).map(|one| one.model);
+        let model = self
+            .functions
+            .get(instance.function)
+            .map(|function| function.model);
         let whole_us = model.map_or(0, |model| model.latency_us(cpu, jobs.len() as u64, threads));
         let platform = &self.scenario.assumptions.platform;
         let alone_us = whole_us * self.rng.between(platform.least_latency_permille, 1_000) / 1_000;
@@ -250,7 +253,7 @@ impl<'a> Simulation<'a> {
             .cluster
             .nodes()
             .get(node)
-            .map_or(0, |one| one.all.cpu_millis);
+            .map_or(0, |entry| entry.all.cpu_millis);
         let permille = platform.neighbors_permille;
         let took_us = self
             .busy

@@ -90,7 +90,7 @@ impl Simulation<'_> {
         let profile = self
             .functions
             .get(function)
-            .map(|one| one.profile.configurations());
+            .map(|function| function.profile.configurations());
         let Some(&one) = profile.and_then(|all| all.get(start.configuration)) else {
             return;
         };
@@ -134,8 +134,9 @@ impl Simulation<'_> {
             .members
             .iter()
             .filter_map(|&at| Some((at, self.instances.get(at)?)));
-        let ready: Vec<(usize, &Instance)> =
-            ready.filter(|(_, one)| one.phase == Phase::Ready).collect();
+        let ready: Vec<(usize, &Instance)> = ready
+            .filter(|(_, member)| member.phase == Phase::Ready)
+            .collect();
         let running: Vec<Running> = ready
             .iter()
             .map(|&(at, one)| Running {

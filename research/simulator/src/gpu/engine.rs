@@ -13,7 +13,7 @@ use super::idle::{IdleModels, Limits};
 use super::links::Links;
 use super::record::{GpuRecords, Record};
 
-/// An occurrence at a moment that is known in advance.
+/// An occurrence at a moment known in advance.
 enum Event {
     Arrival(GpuRequest),
     /// The load of a GPU starts to move bytes.

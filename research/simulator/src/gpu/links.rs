@@ -38,7 +38,7 @@ impl Links {
         self.advance(now_us);
         let (link, bytes_per_s) = match source {
             Source::Host => {
-                let switch = topology.gpu(gpu).map_or(0, |one| one.switch);
+                let switch = topology.gpu(gpu).map_or(0, |entry| entry.switch);
                 (Link::Host(switch), topology.host_bytes_per_s)
             }
             Source::Gpu(from) => {
@@ -57,7 +57,7 @@ impl Links {
     /// Time of the next end of a transfer.
     pub(super) fn next_end_us(&self) -> Option<u64> {
         let all = self.transfers.iter();
-        let ends = all.map(|one| one.rest.div_ceil(self.share(one)));
+        let ends = all.map(|transfer| transfer.rest.div_ceil(self.share(transfer)));
         let wait = ends.min()?;
         Some(
             self.at_us
@@ -68,20 +68,27 @@ impl Links {
     /// Moves all transfers on to `now_us`, and returns the GPUs whose transfers have ended.
     pub(super) fn ended(&mut self, now_us: u64) -> Vec<GpuId> {
         self.advance(now_us);
-        let ended = self.transfers.iter().filter(|one| one.rest == 0);
-        let gpus = ended.map(|one| one.gpu).collect();
-        self.transfers.retain(|one| one.rest > 0);
+        let ended = self.transfers.iter().filter(|transfer| transfer.rest == 0);
+        let gpus = ended.map(|transfer| transfer.gpu).collect();
+        self.transfers.retain(|transfer| transfer.rest > 0);
         gpus
     }
 
     fn share(&self, of: &Transfer) -> u128 {
-        let beside = self.transfers.iter().filter(|one| one.link == of.link);
+        let beside = self
+            .transfers
+            .iter()
+            .filter(|transfer| transfer.link == of.link);
         (u128::from(of.bytes_per_s) / beside.count().max(1) as u128).max(1)
     }
 
     fn advance(&mut self, now_us: u64) {
         let passed = u128::from(now_us.saturating_sub(self.at_us));
-        let shares: Vec<u128> = self.transfers.iter().map(|one| self.share(one)).collect();
+        let shares: Vec<u128> = self
+            .transfers
+            .iter()
+            .map(|transfer| self.share(transfer))
+            .collect();
         for (one, share) in self.transfers.iter_mut().zip(shares) {
             one.rest = one.rest.saturating_sub(share * passed);
         }

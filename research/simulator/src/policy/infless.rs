@@ -31,7 +31,9 @@ pub(super) fn scale_out(
     let mut started = Started::default();
     let mut left = residual;
     while !left.is_zero() {
-        let mut filled = order.iter().filter(|(_, one)| fills(function, one, left));
+        let mut filled = order
+            .iter()
+            .filter(|(_, entry)| fills(function, entry, left));
         let next = filled.find_map(|&(configuration, one)| {
             let node = nodes::fullest(cluster, function, one)?;
             Some((configuration, one, node))
@@ -55,7 +57,9 @@ pub(super) fn scale_out(
 /// Returns single-threaded configurations by batch size, then throughput per CPU, both descending.
 fn ranked(function: &Function) -> Vec<(usize, &Configuration)> {
     let feasible = function.profile.feasible(function.slo);
-    let mut order: Vec<_> = feasible.filter(|(_, one)| one.concurrency() == 1).collect();
+    let mut order: Vec<_> = feasible
+        .filter(|(_, entry)| entry.concurrency() == 1)
+        .collect();
     order.sort_by(|(_, a), (_, b)| {
         b.batch()
             .cmp(&a.batch())

@@ -121,7 +121,7 @@ pub struct Start {
     pub node: usize,
     /// Index of the configuration in the function's profile.
     pub configuration: usize,
-    /// Weights that it has to load.
+    /// Weights that it must load.
     pub loads: Loads,
 }
 

@@ -18,8 +18,8 @@ pub(super) fn select(
     let feasible = function
         .profile
         .feasible(function.slo)
-        .filter(|(_, one)| allowed(one));
-    let best = feasible.max_by_key(|(_, one)| one.concurrency());
+        .filter(|(_, entry)| allowed(entry));
+    let best = feasible.max_by_key(|(_, entry)| entry.concurrency());
     let Some((configuration, one)) = best else {
         return Err(too_tight(&function.profile, function.slo, allowed));
     };
@@ -42,7 +42,10 @@ pub(super) fn too_tight(
     slo: Slo,
     allowed: impl Fn(&Configuration) -> bool,
 ) -> SloTooTight {
-    let all = profile.configurations().iter().filter(|one| allowed(one));
+    let all = profile
+        .configurations()
+        .iter()
+        .filter(|configuration| allowed(configuration));
     SloTooTight {
         slo_us: slo.us(),
         least_slo_us: all

@@ -42,7 +42,7 @@ impl PolicyValues {
     /// Value of a column.
     pub fn value(&self, column: Column) -> u64 {
         let columns = Column::ALL.iter().zip(self.values);
-        let mut found = columns.filter(|(one, _)| **one == column);
+        let mut found = columns.filter(|(entry, _)| **entry == column);
         found.next().map_or(0, |(_, value)| value)
     }
 }

@@ -47,14 +47,16 @@ fn of_policy(policy: Policy, column: Column, timely: bool, runs: &[SweepRun]) ->
     let (mut leads, mut excesses, mut wins) = (Vec::new(), Vec::new(), 0);
     for run in runs {
         let values = competitors(run, column, timely);
-        let own = values.iter().find(|(one, _)| *one == policy);
+        let own = values.iter().find(|(competitor, _)| *competitor == policy);
         let Some(&(_, own)) = own else {
             continue;
         };
         let best = values.iter().map(|&(_, value)| value).min().unwrap_or(own);
         excesses.push(permille(own - best, best));
         wins += u64::from(own == best);
-        let others = values.iter().filter(|(one, _)| *one != policy);
+        let others = values
+            .iter()
+            .filter(|(competitor, _)| *competitor != policy);
         let second = others.map(|&(_, value)| value).min();
         if let Some(second) = second.filter(|&second| second > own) {
             leads.push(permille(second - own, second));
@@ -74,11 +76,11 @@ fn of_policy(policy: Policy, column: Column, timely: bool, runs: &[SweepRun]) ->
 
 /// Returns the values of all policies that compete in a run.
 pub fn competitors(run: &SweepRun, column: Column, timely: bool) -> Vec<(Policy, u64)> {
-    let least = run.results.iter().map(|one| one.value(Column::Late)).min();
+    let least = run.results.iter().map(|run| run.value(Column::Late)).min();
     let most = least.unwrap_or(0) + AS_TIMELY_PER_100_000;
     let all = run.results.iter();
-    let taken = all.filter(|one| !timely || one.value(Column::Late) <= most);
-    taken.map(|one| (one.policy, one.value(column))).collect()
+    let taken = all.filter(|entry| !timely || entry.value(Column::Late) <= most);
+    taken.map(|run| (run.policy, run.value(column))).collect()
 }
 
 /// Returns `part` in thousandths of `whole`; of a whole of zero, all of it is too much.
@@ -119,8 +121,8 @@ mod tests {
         ];
         let all = wins(&[Policy::Dts, Policy::Exact], &runs);
         let find = |policy, timely| {
-            let one = all.iter().find(|one| {
-                (one.policy, one.column, one.timely) == (policy, Column::MeanMemory, timely)
+            let one = all.iter().find(|win| {
+                (win.policy, win.column, win.timely) == (policy, Column::MeanMemory, timely)
             });
             let one = one.unwrap();
             (

@@ -19,10 +19,10 @@ fn exception(one: &Worse) -> Option<&'static Exception> {
 
 /// Fails if a column is worse that no exception allows.
 fn check(found: &[Worse], origin: &str) {
-    let bad = found.iter().filter(|one| {
-        let most = exception(one).map(|exception| exception.most_percent);
+    let bad = found.iter().filter(|entry| {
+        let most = exception(entry).map(|exception| exception.most_percent);
         // In a column in which DTS has nothing, any excess of the exception is accepted.
-        most.is_none_or(|most| one.dts > 0 && one.own * 100 > one.dts * most)
+        most.is_none_or(|most| entry.dts > 0 && entry.own * 100 > entry.dts * most)
     });
     let bad: Vec<&Worse> = bad.collect();
     assert!(
@@ -91,11 +91,11 @@ fn the_committed_figures_have_these_exceptions_and_no_others() {
     }
     assert_eq!(compared, 15);
     check(&found, "docs/benchmarks/simulator.json");
-    for one in EXCEPTIONS {
-        let same = |worse: &Worse| exception(worse) == Some(one);
+    for entry in EXCEPTIONS {
+        let same = |worse: &Worse| exception(worse) == Some(entry);
         assert!(
             found.iter().any(same),
-            "no exception any more, take it out: {one:?}"
+            "no exception any more, take it out: {entry:?}"
         );
     }
 }
@@ -115,14 +115,14 @@ fn value(run: &Value, column: Column) -> u64 {
 #[test]
 fn the_page_has_every_exception_and_its_cause() {
     let page = include_str!("../../README.md");
-    for one in EXCEPTIONS {
+    for entry in EXCEPTIONS {
         let line = format!(
             "| {} | {} | {} | {} % | {} |",
-            one.cell,
-            one.kind,
-            one.column.name(),
-            one.most_percent,
-            one.why.name()
+            entry.cell,
+            entry.kind,
+            entry.column.name(),
+            entry.most_percent,
+            entry.why.name()
         );
         assert!(page.contains(&line), "the page lacks: {line}");
     }
@@ -137,7 +137,7 @@ fn the_page_has_every_exception_and_its_cause() {
     );
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for why in Why::ALL {
-        let used = EXCEPTIONS.iter().any(|one| one.why == why);
+        let used = EXCEPTIONS.iter().any(|entry| entry.why == why);
         assert!(used, "{why:?} explains nothing");
         assert!(page.contains(why.text()), "the page lacks: {}", why.text());
     }

@@ -31,8 +31,8 @@ fn outcomes(working_set: u32) -> [FaasOutcome; 3] {
 fn locality_saves_latency_and_misses_in_the_order_of_the_paper() {
     for working_set in [15, 25, 35] {
         let [lb, lalb, o3] = outcomes(working_set);
-        for one in [lb, lalb, o3] {
-            assert_eq!(one.requests, 3 * 325);
+        for entry in [lb, lalb, o3] {
+            assert_eq!(entry.requests, 3 * 325);
         }
         assert!(
             lalb.mean_latency_us * 2 < lb.mean_latency_us,
@@ -191,7 +191,12 @@ fn the_reproduction_of_tidal_has_figure_19_and_follows_from_the_seed() {
     let json = command(&[&small[..], &["--format", "json"]].concat());
     let report: Value = serde_json::from_slice(&json.stdout).unwrap();
     let claims = report["claims"].as_array().unwrap();
-    let of = |figure: &str| claims.iter().filter(|one| one["figure"] == figure).count();
+    let of = |figure: &str| {
+        claims
+            .iter()
+            .filter(|claim| claim["figure"] == figure)
+            .count()
+    };
     // Figure 19b has six stages of three systems.
     assert_eq!((of("13"), of("19a"), of("19b")), (1, 8, 18));
     for figure in ["short", "long"] {

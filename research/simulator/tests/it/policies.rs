@@ -32,7 +32,8 @@ fn shapes(policy: Policy, function: &Function, rps: u64) -> Vec<(u32, u32)> {
     let started = start(policy, function, rps, &mut cluster);
     let all = function.profile.configurations();
     let each = started.starts.iter().map(|start| all[start.configuration]);
-    each.map(|one| (one.batch(), one.concurrency())).collect()
+    each.map(|start| (start.batch(), start.concurrency()))
+        .collect()
 }
 
 #[test]

@@ -65,7 +65,8 @@ fn a_stable_load_is_served_in_time_by_instances_with_spare_threads() {
         // Instances of INFless have one thread: with 5 % of headroom, simultaneous requests queue.
         // Those of Photons have little time left beside their latency.
         let policies = Policy::ALL.into_iter();
-        let policies = policies.filter(|one| !matches!(one, Policy::Infless | Policy::Photons));
+        let policies =
+            policies.filter(|policy| !matches!(policy, Policy::Infless | Policy::Photons));
         for policy in policies {
             let mut scenario = scenario(&[application], TraceKind::Stable);
             scenario.mean = Rate::from_rps(20);
@@ -88,13 +89,13 @@ fn slow_starts_busy_neighbors_and_late_loads_make_requests_late() {
         run(&scenario, Policy::Dts).violations
     };
     let default = late(|_| {});
-    let quick = late(|one| {
-        (one.platform.load_window_s, one.platform.scrape_s) = (5, 5);
-        one.platform.neighbors_permille = 0;
-        one.platform.start_us = 0;
+    let quick = late(|entry| {
+        (entry.platform.load_window_s, entry.platform.scrape_s) = (5, 5);
+        entry.platform.neighbors_permille = 0;
+        entry.platform.start_us = 0;
     });
-    let slow = late(|one| one.platform.start_us = 30_000_000);
-    let busy = late(|one| one.platform.neighbors_permille = 1_000);
+    let slow = late(|entry| entry.platform.start_us = 30_000_000);
+    let busy = late(|entry| entry.platform.neighbors_permille = 1_000);
     assert!(quick < default, "{quick} {default}");
     assert!(default < slow && default < busy, "{default} {slow} {busy}");
 }
@@ -106,7 +107,7 @@ fn single_requests_wait_in_queues() {
         Policy::Dts,
     );
     let queue = outcome.queue;
-    // Use has no batches, so nobody waits for one to fill.
+    // Use has no batches, so no one waits for one to fill.
     assert_eq!(queue.all, outcome.requests);
     assert!(queue.waited > 0 && queue.waited < queue.all, "{queue:?}");
     assert!(queue.mean_us() > 0 && queue.mean_us() < queue.most_us);

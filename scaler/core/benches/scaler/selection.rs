@@ -87,10 +87,10 @@ fn milp(profile: &Profile, slo: Slo, load: Rate) -> bool {
     let mut problem = Problem::new(OptimizationDirection::Minimize);
     problem.set_time_limit(std::time::Duration::from_secs(1));
     let mut sum = Vec::new();
-    for (_, one) in profile.feasible(slo) {
-        let mib = one.memory_bytes() as f64 / MIB as f64;
+    for (_, entry) in profile.feasible(slo) {
+        let mib = entry.memory_bytes() as f64 / MIB as f64;
         let variable = problem.add_integer_var(mib, (0, 1_000_000));
-        sum.push((variable, one.rate().micro_rps() as f64 / 1e6));
+        sum.push((variable, entry.rate().micro_rps() as f64 / 1e6));
     }
     problem.add_constraint(&sum, ComparisonOp::Ge, load.micro_rps() as f64 / 1e6);
     problem.solve().is_ok()

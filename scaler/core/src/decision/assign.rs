@@ -46,8 +46,8 @@ pub struct Place {
 /// that is not excluded has room beside the others.
 pub fn assign(view: &View<'_>, waiting: &[Waiting], settings: &Settings) -> Vec<Option<Place>> {
     let mut instances = view.instances.to_vec();
-    for one in waiting {
-        if let Some(instance) = instances.get_mut(one.instance) {
+    for entry in waiting {
+        if let Some(instance) = instances.get_mut(entry.instance) {
             (instance.node, instance.gpu) = (None, None);
             instance.phase = Phase::Starting;
         }
@@ -154,7 +154,7 @@ impl Assignment<'_> {
             let one = self
                 .waiting
                 .get(*at)
-                .and_then(|one| needs(view, one.instance));
+                .and_then(|waiting| needs(view, waiting.instance));
             one.map(|needs| (needs.cpu_millis, needs.memory_bytes))
         };
         order.sort_by_key(|at| (Reverse(size(at)), *at));
@@ -191,7 +191,7 @@ impl<'a> Rooms<'a> {
         let nodes = all.filter_map(|at| cluster.plan_node(at, cluster.free(at), 0));
         let arriving = cluster.arriving(|_| true);
         let functions = view.functions.iter();
-        let stores = functions.map(|one| cluster.store(&one.model.store));
+        let stores = functions.map(|function| cluster.store(&function.model.store));
         let mut rooms = Self {
             stores: stores.collect(),
             nodes: nodes.collect(),
@@ -349,13 +349,15 @@ impl Site<'_> {
             None => model.profile.clone(),
         };
         // The instances exist already, however slow they are.
-        let slo = one.map_or(model.slo.us(), |one| one.least_slo_us().max(model.slo.us()));
+        let slo = one.map_or(model.slo.us(), |entry| {
+            entry.least_slo_us().max(model.slo.us())
+        });
         Some(Demand {
             name: function.to_string(),
             profile,
             slo: Slo::try_from_us(slo).ok()?,
             load: one
-                .map(|one| one.rate().times(count as u64))
+                .map(|load| load.rate().times(count as u64))
                 .unwrap_or_default(),
             tensors: model.tensors.clone(),
             store: self.cluster.store(&model.store),
@@ -371,7 +373,7 @@ impl Site<'_> {
                 continue;
             };
             let one = function.model.profile.configurations().get(*configuration);
-            types.extend(one.and_then(|one| Some(one.gpu()?.kind)));
+            types.extend(one.and_then(|configuration| Some(configuration.gpu()?.kind)));
             let thetas = self.cluster.thetas(&function.model.tensors);
             for (has, theta) in has.iter_mut().zip(thetas) {
                 *has |= theta.resident_bytes > 0;

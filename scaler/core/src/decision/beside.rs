@@ -29,7 +29,7 @@ impl Beside {
         most: usize,
     ) -> Self {
         let own: BTreeSet<usize> = members.iter().copied().collect();
-        let others: BTreeSet<usize> = hosted.iter().map(|one| one.model).collect();
+        let others: BTreeSet<usize> = hosted.iter().map(|hosted| hosted.model).collect();
         let mut others: Vec<usize> = others.difference(&own).copied().collect();
         if others.len() > most {
             let objects = members.iter().flat_map(|&member| objects(view, member));
@@ -45,7 +45,7 @@ impl Beside {
         functions.extend(others);
         let in_plan: BTreeSet<usize> = functions.iter().copied().collect();
         let each = hosted.into_iter();
-        let (known, unknown) = each.partition(|one| in_plan.contains(&one.model));
+        let (known, unknown) = each.partition(|entry| in_plan.contains(&entry.model));
         Self {
             functions,
             known,
@@ -59,10 +59,10 @@ impl Beside {
         of_function: &BTreeMap<usize, usize>,
         of_node: &BTreeMap<usize, usize>,
     ) -> Vec<Hosted> {
-        let each = self.known.iter().filter_map(|one| {
+        let each = self.known.iter().filter_map(|entry| {
             Some(Hosted {
-                model: *of_function.get(&one.model)?,
-                node: *of_node.get(&one.node)?,
+                model: *of_function.get(&entry.model)?,
+                node: *of_node.get(&entry.node)?,
             })
         });
         each.collect()
@@ -77,10 +77,13 @@ impl Beside {
         nodes: &mut [Node],
     ) {
         let mut here: BTreeMap<usize, Vec<&ModelTensors>> = BTreeMap::new();
-        for (one, is_known) in (self.known.iter().map(|one| (one, true)))
-            .chain(self.unknown.iter().map(|one| (one, false)))
+        for (one, is_known) in (self.known.iter().map(|entry| (entry, true)))
+            .chain(self.unknown.iter().map(|unknown| (unknown, false)))
         {
-            let model = view.functions.get(one.model).map(|one| &one.model);
+            let model = view
+                .functions
+                .get(one.model)
+                .map(|function| &function.model);
             let at = of_node.get(&one.node).filter(|_| !self.unknown.is_empty());
             let node = at.and_then(|&at| nodes.get_mut(at));
             let (Some(model), Some(node)) = (model, node) else {

@@ -132,8 +132,10 @@ fn replicas(
         &state.outdated,
     ];
     for &at in live.into_iter().flatten().chain(&state.leaving) {
-        let configuration = state.instance(at).and_then(|one| one.configuration);
-        let Some(configuration) = configuration.filter(|&one| one < known) else {
+        let configuration = state
+            .instance(at)
+            .and_then(|instance| instance.configuration);
+        let Some(configuration) = configuration.filter(|&entry| entry < known) else {
             continue;
         };
         let stays = !release.contains(&at) && !state.leaving.contains(&at);

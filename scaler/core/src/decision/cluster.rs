@@ -36,7 +36,10 @@ impl<'a> Cluster<'a> {
                 *slot = rank;
             }
         }
-        let stores = view.functions.iter().map(|one| one.model.store.as_str());
+        let stores = view
+            .functions
+            .iter()
+            .map(|function| function.model.store.as_str());
         let stores: BTreeSet<&str> = stores.collect();
         let mut cluster = Self {
             view,
@@ -47,8 +50,8 @@ impl<'a> Cluster<'a> {
             ranks,
             gpus: gpu_rooms(view),
         };
-        for (at, one) in view.instances.iter().enumerate() {
-            let Some(node) = one.node else { continue };
+        for (at, instance) in view.instances.iter().enumerate() {
+            let Some(node) = instance.node else { continue };
             let needs = needs(view, at).unwrap_or_default();
             if let Some(used) = cluster.used.get_mut(node) {
                 add(used, needs);
@@ -107,7 +110,7 @@ impl<'a> Cluster<'a> {
     /// its private resources.
     pub(super) fn has_room_for(&self, instance: usize) -> bool {
         let one = self.view.instances.get(instance);
-        let waits = one.is_some_and(|one| one.node.is_none());
+        let waits = one.is_some_and(|instance| instance.node.is_none());
         let Some(needs) = needs(self.view, instance).filter(|_| waits) else {
             return true;
         };
@@ -245,13 +248,13 @@ impl<'a> Cluster<'a> {
     /// node is an index in the view.
     pub(super) fn arriving(&self, planned: impl Fn(usize) -> bool) -> BTreeSet<Hosted> {
         let known: BTreeSet<&str> = self.view.inventory.nodes().collect();
-        let each = self.view.instances.iter().filter_map(|one| {
-            let node = one.node?;
+        let each = self.view.instances.iter().filter_map(|instance| {
+            let node = instance.node?;
             let name = self.node(node)?.name.as_str();
-            let starts = matches!(one.phase, Phase::Starting | Phase::Failing);
-            let late = starts || planned(one.function);
+            let starts = matches!(instance.phase, Phase::Starting | Phase::Failing);
+            let late = starts || planned(instance.function);
             (late || !known.contains(name)).then_some(Hosted {
-                model: one.function,
+                model: instance.function,
                 node,
             })
         });
@@ -287,13 +290,13 @@ fn on_gpus(view: &View<'_>) -> (Vec<Vec<GpuRoom>>, Vec<Option<usize>>) {
     let mut rooms: Vec<Vec<GpuRoom>> = rooms.collect();
     let mut places = vec![None; view.instances.len()];
     for is_known in [true, false] {
-        for (at, one) in view.instances.iter().enumerate() {
-            let gpus = one.node.and_then(|node| rooms.get_mut(node));
+        for (at, instance) in view.instances.iter().enumerate() {
+            let gpus = instance.node.and_then(|node| rooms.get_mut(node));
             let (Some(gpus), Some((needs, tensors))) = (gpus, gpu_needs(view, at)) else {
                 continue;
             };
             let of_type = |at: &usize| gpus.get(*at).is_some_and(|gpu| gpu.kind == needs.kind);
-            let known = one.gpu.filter(of_type);
+            let known = instance.gpu.filter(of_type);
             if known.is_some() != is_known {
                 continue;
             }

@@ -72,7 +72,11 @@ fn may_move(state: &State<'_>, step: &Step) -> bool {
         &state.retiring,
         &state.outdated,
     ];
-    let placed = |&at: &usize| state.instance(at).is_some_and(|one| one.node.is_some());
+    let placed = |&at: &usize| {
+        state
+            .instance(at)
+            .is_some_and(|instance| instance.node.is_some())
+    };
     *step == Step::Keep(FunctionOutcome::Steady)
         && state.view.consolidate
         && others.iter().all(|list| list.is_empty())
@@ -119,30 +123,30 @@ impl Site<'_> {
             max_trials: self.settings.max_trials as usize,
         });
         let placed = placement.ok()?.placed;
-        let groups = placed.iter().filter_map(|one| {
-            let function = *functions.get(one.model)?;
+        let groups = placed.iter().filter_map(|entry| {
+            let function = *functions.get(entry.model)?;
             let usable = self.states.get(function)?.usable.as_ref().ok()?;
             let group = Group {
                 function,
-                node: Some(*offered.get(one.node)?),
-                configuration: usable.all.get(one.configuration)?.0,
+                node: Some(*offered.get(entry.node)?),
+                configuration: usable.all.get(entry.configuration)?.0,
             };
-            Some((group, one.count))
+            Some((group, entry.count))
         });
         Some(groups.collect())
     }
 
     /// Returns functions that keep their tensors on nodes: all but the members.
     fn staying(&self, members: &BTreeSet<usize>) -> BTreeSet<Hosted> {
-        let stay = self.view.instances.iter().filter(|one| {
-            one.phase != Phase::Leaving
-                && !members.contains(&one.function)
-                && one.function < self.states.len()
+        let stay = self.view.instances.iter().filter(|instance| {
+            instance.phase != Phase::Leaving
+                && !members.contains(&instance.function)
+                && instance.function < self.states.len()
         });
-        let each = stay.filter_map(|one| {
+        let each = stay.filter_map(|instance| {
             Some(Hosted {
-                model: one.function,
-                node: one.node?,
+                model: instance.function,
+                node: instance.node?,
             })
         });
         each.collect()
@@ -173,9 +177,9 @@ impl Site<'_> {
     ) -> Option<(Vec<usize>, Vec<Node>)> {
         let thetas = self.thetas_by_store(functions)?;
         let mut back = vec![Resources::default(); self.view.nodes.len()];
-        for (at, one) in self.view.instances.iter().enumerate() {
-            let member = members.contains(&one.function) && one.phase != Phase::Leaving;
-            let node = one.node.filter(|_| member);
+        for (at, instance) in self.view.instances.iter().enumerate() {
+            let member = members.contains(&instance.function) && instance.phase != Phase::Leaving;
+            let node = instance.node.filter(|_| member);
             if let Some(back) = node.and_then(|node| back.get_mut(node)) {
                 add(back, needs(self.view, at).unwrap_or_default());
             }

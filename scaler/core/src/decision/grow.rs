@@ -289,23 +289,23 @@ impl Planner<'_> {
     }
 
     fn take(&mut self, placement: &Placement, functions: &[usize], offered: &[usize]) {
-        for one in &placement.placed {
-            let function = functions.get(one.model);
-            let (Some(&function), Some(&node)) = (function, offered.get(one.node)) else {
+        for item in &placement.placed {
+            let function = functions.get(item.model);
+            let (Some(&function), Some(&node)) = (function, offered.get(item.node)) else {
                 continue;
             };
             let member = self.members.get(&function);
             let Some((configuration, _)) =
-                member.and_then(|member| member.usable.all.get(one.configuration))
+                member.and_then(|member| member.usable.all.get(item.configuration))
             else {
                 continue;
             };
             let started = self.started.entry(function).or_default();
             let count = started.counts.entry(*configuration).or_default();
-            *count = count.saturating_add(one.count);
+            *count = count.saturating_add(item.count);
             let nodes = started.nodes.entry(*configuration).or_default();
             let count = nodes.entry(node).or_default();
-            *count = count.saturating_add(one.count);
+            *count = count.saturating_add(item.count);
         }
     }
 }

@@ -38,7 +38,7 @@ fn families(view: &View<'_>, functions: &[usize]) -> Vec<Vec<usize>> {
     let mut parents: Vec<usize> = (0..functions.len()).collect();
     let mut first_with: HashMap<&ObjectId, usize> = HashMap::new();
     for (at, &function) in functions.iter().enumerate() {
-        let model = view.functions.get(function).map(|one| &one.model);
+        let model = view.functions.get(function).map(|function| &function.model);
         let objects = model.map_or(&[][..], |model| model.tensors.objects());
         for (id, _) in objects {
             let other = *first_with.entry(id).or_insert(at);

@@ -48,7 +48,7 @@ fn list(
         planned,
     });
     let mut list: Vec<Preference> = chosen.collect();
-    list.sort_by_key(|one| (Reverse(one.planned), cluster.rank(one.node)));
+    list.sort_by_key(|preference| (Reverse(preference.planned), cluster.rank(preference.node)));
     let others = cluster.by_name().zip(thetas).filter_map(|(at, &theta)| {
         let score = score(cluster, at, (model, theta), one, settings)?;
         (!planned.contains_key(&at)).then_some((Reverse(score), at))

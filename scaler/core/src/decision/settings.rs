@@ -23,7 +23,7 @@ pub struct Settings {
     pub growth_percent: u32,
     /// Share of its functions' cost that a consolidation must save, in thousandths.
     pub saving_permille: u32,
-    /// Share of an empty node's CPU that is reserved for growth, in thousandths. The reserve is
+    /// Share of an empty node's CPU reserved for growth, in thousandths. The reserve is
     /// used if there is no other room.
     pub reserve_permille: u32,
     /// Number of nodes without instances and tensors that a plan considers first, the largest ones.

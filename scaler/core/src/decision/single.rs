@@ -39,8 +39,8 @@ fn cheapest(model: &FunctionModel, usable: &Usable, load: Rate) -> Selection {
 }
 
 fn fastest(usable: &Usable, load: Rate, most: u32) -> BTreeMap<usize, u32> {
-    let count = usable.fastest().map(|(at, one)| {
-        let wanted = load.micro_rps().div_ceil(one.rate().micro_rps().max(1));
+    let count = usable.fastest().map(|(at, fastest)| {
+        let wanted = load.micro_rps().div_ceil(fastest.rate().micro_rps().max(1));
         (at, u32::try_from(wanted).unwrap_or(u32::MAX).min(most))
     });
     count.into_iter().filter(|(_, count)| *count > 0).collect()

@@ -31,11 +31,18 @@ impl<'a> State<'a> {
             .map(|function| Self::new(function, view.instances))
             .collect();
         let mut order: Vec<usize> = (0..view.instances.len()).collect();
-        order.sort_by_key(|&at| (view.instances.get(at).map(|one| one.name.as_str()), at));
+        order.sort_by_key(|&at| {
+            (
+                view.instances
+                    .get(at)
+                    .map(|instance| instance.name.as_str()),
+                at,
+            )
+        });
         for at in order {
             let one = view.instances.get(at);
             if let Some((one, state)) =
-                one.and_then(|one| Some((one, states.get_mut(one.function)?)))
+                one.and_then(|instance| Some((instance, states.get_mut(instance.function)?)))
             {
                 state.sort_in(at, one);
             }
@@ -145,7 +152,11 @@ impl<'a> State<'a> {
                 self.list_of(one.phase).push(at);
             }
         }
-        let name = |at: &usize| self.instances.get(*at).map(|one| one.name.as_str());
+        let name = |at: &usize| {
+            self.instances
+                .get(*at)
+                .map(|instance| instance.name.as_str())
+        };
         self.ready.sort_by(|a, b| name(a).cmp(&name(b)));
         self.starting.sort_by(|a, b| name(a).cmp(&name(b)));
         self.failing.sort_by(|a, b| name(a).cmp(&name(b)));
@@ -157,9 +168,11 @@ impl<'a> State<'a> {
         let mut sorted = list.to_vec();
         sorted.sort_by_key(|&at| {
             let one = self.instance(at);
-            let load = one.and_then(|one| one.load);
-            let own = one.and_then(|one| self.own_bytes(one)).unwrap_or(0);
-            let name = one.map(|one| one.name.as_str());
+            let load = one.and_then(|instance| instance.load);
+            let own = one
+                .and_then(|instance| self.own_bytes(instance))
+                .unwrap_or(0);
+            let name = one.map(|instance| instance.name.as_str());
             (load.is_none(), load, std::cmp::Reverse(own), name)
         });
         sorted

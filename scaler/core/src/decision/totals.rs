@@ -36,7 +36,10 @@ impl Decision {
             }
             for (&configuration, &count) in &decision.start {
                 let of = decision.preferred.get(&configuration);
-                let planned = of.into_iter().flatten().map(|one| (one.node, one.planned));
+                let planned = of
+                    .into_iter()
+                    .flatten()
+                    .map(|preferred| (preferred.node, preferred.planned));
                 let mut left = count;
                 for (node, planned) in planned {
                     let planned = planned.min(left);
@@ -56,8 +59,8 @@ impl Decision {
 /// Returns the instances of the functions that `of` selects, without those that leave.
 pub(super) fn running(view: &View<'_>, of: impl Fn(usize) -> bool) -> Groups {
     let mut groups = Groups::new();
-    for (at, one) in view.instances.iter().enumerate() {
-        if let Some(group) = group(view, at).filter(|_| of(one.function)) {
+    for (at, instance) in view.instances.iter().enumerate() {
+        if let Some(group) = group(view, at).filter(|_| of(instance.function)) {
             more(
                 &mut groups,
                 group.function,
@@ -151,7 +154,7 @@ fn union_bytes(view: &View<'_>, functions: &BTreeSet<usize>) -> u128 {
     let models = functions.iter().filter_map(|&at| view.functions.get(at));
     let mut models = models.map(|function| &function.model.tensors);
     if functions.len() == 1 {
-        return models.next().map_or(0, |one| one.total_bytes().into());
+        return models.next().map_or(0, |entry| entry.total_bytes().into());
     }
     let objects = models.flat_map(ModelTensors::objects);
     let union: BTreeMap<ObjectId, u64> = objects.copied().collect();
@@ -170,7 +173,9 @@ fn lower_bound(view: &View<'_>) -> u128 {
         let (Ok(weights), Some(profile)) = (weights, usable) else {
             continue;
         };
-        if let Ok(solution) = solve(&profile, model.slo, load, weights).map(|one| one.lower_bound) {
+        if let Ok(solution) =
+            solve(&profile, model.slo, load, weights).map(|solve| solve.lower_bound)
+        {
             own += solution;
             if !load.is_zero() {
                 busy.insert(at);

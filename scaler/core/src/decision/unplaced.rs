@@ -77,9 +77,9 @@ impl Planner<'_> {
     fn no_nodes(&self) -> Unplaced {
         let member = self.members.iter().next();
         let least = member.and_then(|(_, member)| member.usable.cheapest(0));
-        let missing = least.map(|(_, one)| Shortage {
-            cpu_millis: one.cpu_millis(),
-            memory_bytes: one.own_bytes(),
+        let missing = least.map(|(_, member)| Shortage {
+            cpu_millis: member.cpu_millis(),
+            memory_bytes: member.own_bytes(),
             ..Shortage::default()
         });
         Unplaced::TooSmall(String::new(), missing.unwrap_or_default())

@@ -21,7 +21,10 @@ impl Usable {
         let allowed = |at: &usize| model.allowed.is_empty() || model.allowed.contains(at);
         let all = model.profile.configurations().iter().copied().enumerate();
         let all: Vec<(usize, Configuration)> = all.filter(|(at, _)| allowed(at)).collect();
-        let least = all.iter().map(|(_, one)| one.least_slo_us()).min();
+        let least = all
+            .iter()
+            .map(|(_, configuration)| configuration.least_slo_us())
+            .min();
         let least_slo_us = least.ok_or(FunctionOutcome::NoConfiguration)?;
         let slo_us = model.slo.us();
         if least_slo_us > slo_us {
@@ -30,7 +33,9 @@ impl Usable {
                 least_slo_us,
             }));
         }
-        let fast = all.into_iter().filter(|(_, one)| one.meets(model.slo));
+        let fast = all
+            .into_iter()
+            .filter(|(_, configuration)| configuration.meets(model.slo));
         Ok(Self {
             all: fast.collect(),
         })
@@ -63,7 +68,7 @@ impl Usable {
 
     /// Returns these configurations as a profile, or `None` if there are none.
     pub(super) fn profile(&self) -> Option<Profile> {
-        Profile::try_new(self.all.iter().map(|(_, one)| *one).collect()).ok()
+        Profile::try_new(self.all.iter().map(|(_, entry)| *entry).collect()).ok()
     }
 
     /// Returns the configurations that need no GPU, or one of these types: others cannot start.
@@ -71,13 +76,15 @@ impl Usable {
         let all = self.all.iter().copied();
         let there = |one: &Configuration| one.gpu().is_none_or(|gpu| kinds.contains(&gpu.kind));
         Self {
-            all: all.filter(|(_, one)| there(one)).collect(),
+            all: all.filter(|(_, entry)| there(entry)).collect(),
         }
     }
 
     /// Returns the types of GPUs that the configurations need.
     pub(super) fn gpu_types(&self) -> impl Iterator<Item = GpuType> {
-        self.all.iter().filter_map(|(_, one)| Some(one.gpu()?.kind))
+        self.all
+            .iter()
+            .filter_map(|(_, entry)| Some(entry.gpu()?.kind))
     }
 
     /// Returns only one configuration.

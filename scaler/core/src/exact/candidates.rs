@@ -33,11 +33,11 @@ impl Problem {
         let mut feasible: Vec<(usize, &Configuration)> = profile.feasible(slo).collect();
         feasible.sort_by(|(_, a), (_, b)| weights.by_normalized_throughput(a, b));
         let mut kept: Vec<Item> = Vec::new();
-        for (index, one) in feasible {
+        for (index, entry) in feasible {
             let item = Item {
                 index,
-                cost: u128::from(weights.of(one)),
-                rate: u128::from(one.rate().micro_rps()),
+                cost: u128::from(weights.of(entry)),
+                rate: u128::from(entry.rate().micro_rps()),
             };
             // An item that makes another redundant costs no more per request, so it came before.
             if !kept.iter().any(|other| other.replaces(&item)) {

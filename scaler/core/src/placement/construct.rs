@@ -52,7 +52,7 @@ impl Layout<'_> {
     pub(super) fn trim(&mut self, model: usize) {
         let mut slots = self.slots(|slot| slot.model == model);
         slots.sort_by_key(|&(slot, _)| {
-            Reverse(self.instance().choice(slot).map_or(0, |one| one.price))
+            Reverse(self.instance().choice(slot).map_or(0, |entry| entry.price))
         });
         for (slot, count) in slots {
             let rate = self.instance().choice(slot).map_or(0, |choice| choice.rate);
@@ -80,7 +80,7 @@ impl Layout<'_> {
         let mut best: Option<(u128, u128, u64, Slot)> = None;
         for node in self.nodes() {
             let missing = self.missing(model, node);
-            for (choice, one) in choices.iter().enumerate() {
+            for (choice, entry) in choices.iter().enumerate() {
                 let slot = Slot {
                     model,
                     node,
@@ -93,7 +93,7 @@ impl Layout<'_> {
                     Method::Tight => self.strain(slot, missing),
                     Method::Marginal | Method::Exact => self.price(slot, missing),
                 };
-                let gain = u128::from(one.rate.min(uncovered));
+                let gain = u128::from(entry.rate.min(uncovered));
                 // Among equal slots, take the node with the most free CPU, as loads grow in place.
                 let room = self.free(node).cpu_millis;
                 let less = best.is_none_or(|(other_cost, other_gain, other_room, _)| {
@@ -146,7 +146,10 @@ impl Layout<'_> {
             return;
         };
         let all = demand.profile.configurations();
-        let price = |at: usize| all.get(at).map_or(0, |one| instance.weights(model).of(one));
+        let price = |at: usize| {
+            all.get(at)
+                .map_or(0, |entry| instance.weights(model).of(entry))
+        };
         let mut wanted = solution.selection.choices;
         wanted.sort_by_key(|chosen| (Reverse(price(chosen.configuration)), chosen.configuration));
         for chosen in wanted {

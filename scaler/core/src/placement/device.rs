@@ -66,7 +66,8 @@ impl<'a> Devices<'a> {
     pub(super) fn brings(&self, slot: Slot) -> OnGpu {
         let gpu = self.instance.choice(slot).and_then(|choice| choice.gpu);
         let device = gpu.and_then(|gpu| Some((gpu.at, self.of(slot, gpu)?)));
-        let Some((at, device)) = device.filter(|(_, one)| !one.hosted.contains_key(&slot.model))
+        let Some((at, device)) =
+            device.filter(|(_, entry)| !entry.hosted.contains_key(&slot.model))
         else {
             return OnGpu::default();
         };

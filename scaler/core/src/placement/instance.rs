@@ -59,7 +59,7 @@ pub(super) struct ProblemInstance<'a> {
     /// Indices into `atoms`, by model.
     pub(super) atoms_of: Vec<Vec<usize>>,
     /// Classes of equivalent nodes: the same free resources and missing tensors, and no instance. A
-    /// node with running instances is a class of its own.
+    /// node with running instances is its own class.
     pub(super) kinds: Vec<BTreeSet<usize>>,
     /// Index into `kinds`, by node.
     pub(super) kind_of: Vec<usize>,
@@ -213,23 +213,23 @@ fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Ve
             || picks.any(|choice| choice.configuration == configuration)
     };
     let all: Vec<(usize, &Configuration)> = demand.profile.feasible(demand.slo).collect();
-    let kept = all.iter().copied().filter(|&one| {
-        stays(one.0)
+    let kept = all.iter().copied().filter(|&demand| {
+        stays(demand.0)
             || !all
                 .iter()
-                .any(|&other| other.0 != one.0 && beats(other, one))
+                .any(|&other| other.0 != demand.0 && beats(other, demand))
     });
-    let each = kept.flat_map(|(configuration, one)| {
-        let gpus = gpus(problem, one).into_iter();
+    let each = kept.flat_map(|(configuration, demand)| {
+        let gpus = gpus(problem, demand).into_iter();
         gpus.map(move |gpu| Choice {
             configuration,
             needs: Resources {
-                cpu_millis: one.cpu_millis(),
-                memory_bytes: one.own_bytes(),
+                cpu_millis: demand.cpu_millis(),
+                memory_bytes: demand.own_bytes(),
             },
             gpu,
-            rate: one.rate().micro_rps().max(1),
-            price: weights.of(one),
+            rate: demand.rate().micro_rps().max(1),
+            price: weights.of(demand),
         })
     });
     each.collect()
@@ -326,15 +326,15 @@ fn kinds(
         let stores = stores.range((at, 0)..=(at, usize::MAX));
         let stores: Vec<(usize, u64)> = stores.map(|(key, room)| (key.1, *room)).collect();
         let gpus: Vec<_> = (node.gpus.iter().enumerate())
-            .map(|(gpu, one)| {
+            .map(|(gpu, entry)| {
                 let atoms = atoms
                     .iter()
                     .filter_map(|atom| atom.on_gpus.get(at)?.get(gpu).copied());
                 let room = (
-                    one.kind,
-                    one.tensor_bytes,
-                    one.own_bytes,
-                    one.share_permille,
+                    entry.kind,
+                    entry.tensor_bytes,
+                    entry.own_bytes,
+                    entry.share_permille,
                 );
                 (room, atoms.collect::<Vec<OnGpu>>())
             })

@@ -104,7 +104,7 @@ impl<'a> Layout<'a> {
     ) -> impl Iterator<Item = Slot> {
         let choices = self.instance.choices.get(model).into_iter().flatten();
         let choices = choices.enumerate();
-        let same = choices.filter(move |(_, one)| one.configuration == configuration);
+        let same = choices.filter(move |(_, entry)| entry.configuration == configuration);
         let same: Vec<usize> = same.map(|(choice, _)| choice).collect();
         let slots = self.nodes().map(move |node| {
             let same = same.clone().into_iter();
@@ -173,7 +173,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Cost of one more instance, given the `missing` bytes of the model's tensors on the node. On a
-    /// GPU, those that have to be copied there cost as well.
+    /// GPU, those that must be copied there cost as well.
     pub(super) fn price(&self, slot: Slot, missing: u64) -> u128 {
         let price = self.instance.choice(slot).map_or(0, |choice| choice.price);
         let missing = u128::from(missing) + u128::from(self.devices.brings(slot).copied);

@@ -98,7 +98,7 @@ pub fn scale_in(
     policy: &ScaleInPolicy,
 ) -> Release {
     let mut result = Release {
-        remaining: running.iter().map(|one| one.useful(slo)).sum(),
+        remaining: running.iter().map(|running| running.useful(slo)).sum(),
         ..Release::default()
     };
     let Some(peak) = peak else {
@@ -112,14 +112,14 @@ pub fn scale_in(
     result.because = Because::Load;
     let mut order: Vec<(usize, &Running)> = running.iter().enumerate().collect();
     order.sort_by(|(_, a), (_, b)| a.rank(slo).cmp(&b.rank(slo)));
-    for (index, one) in order {
+    for (index, entry) in order {
         if let Some(because) = limit(&result, running.len(), policy) {
             result.because = because;
             break;
         }
         let spare = result.remaining.minus(result.needed);
-        if one.useful(slo) <= spare {
-            result.remaining = result.remaining.minus(one.useful(slo));
+        if entry.useful(slo) <= spare {
+            result.remaining = result.remaining.minus(entry.useful(slo));
             result.release.push(index);
         }
     }

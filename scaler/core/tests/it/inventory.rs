@@ -30,7 +30,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let node = 0..200_u16;
-    // Ranges of objects, like a model that is loaded as a whole, and single objects.
+    // Ranges of objects, like a model loaded as a whole, and single objects.
     let objects = (
         0..60_u16,
         0..40_u16,

@@ -28,7 +28,7 @@ fn what_is_not_measured_is_not_known() {
     assert_eq!(peak.at(6_400), Some(Rate::ZERO));
     assert_eq!(peak.at(12_800), None);
     assert_eq!(peak.at(6_399), None);
-    // After a gap, a whole window has to pass again.
+    // After a gap, a whole window must pass again.
     peak.measured(12_800, Rate::ZERO).unwrap();
     peak.measured(19_000, Rate::ZERO).unwrap();
     assert_eq!(peak.at(19_199), None);

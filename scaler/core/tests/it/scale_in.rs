@@ -162,8 +162,8 @@ fn instances() -> impl Strategy<Value = Vec<Running>> {
 
 fn capacity(all: &[Running], gone: &[usize]) -> Rate {
     let stay = all.iter().enumerate().filter(|(at, _)| !gone.contains(at));
-    let useful = stay.filter(|(_, one)| one.configuration.meets(slo()));
-    useful.map(|(_, one)| one.configuration.rate()).sum()
+    let useful = stay.filter(|(_, entry)| entry.configuration.meets(slo()));
+    useful.map(|(_, useful)| useful.configuration.rate()).sum()
 }
 
 proptest! {

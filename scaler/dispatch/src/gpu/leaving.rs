@@ -18,7 +18,7 @@ impl GpuScheduler {
             return None;
         }
         for state in &mut self.pool.gpus {
-            state.local.retain(|one| one.request.id != id);
+            state.local.retain(|entry| entry.request.id != id);
         }
         let gpu = self.gpu_of(id)?;
         self.stop(now_us, gpu);
@@ -40,9 +40,9 @@ impl GpuScheduler {
         if !self.policy.rejects_late() {
             return None;
         }
-        let latest = self.queue.iter().filter_map(|one| {
-            let deadline = one.request.deadline_us?;
-            Some(deadline.saturating_sub(self.pool.infer_us(&one.request)))
+        let latest = self.queue.iter().filter_map(|entry| {
+            let deadline = entry.request.deadline_us?;
+            Some(deadline.saturating_sub(self.pool.infer_us(&entry.request)))
         });
         Some(latest.min()?.saturating_add(1))
     }
@@ -59,7 +59,7 @@ impl GpuScheduler {
         let waiting = self
             .queue
             .iter()
-            .map(|one| self.pool.infer_us(&one.request));
+            .map(|queue| self.pool.infer_us(&queue.request));
         let all_us = waiting.fold(busy_us, u64::saturating_add);
         all_us.checked_div(count)
     }

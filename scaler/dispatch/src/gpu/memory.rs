@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{GpuModel, ModelId, ObjectId};
 
-/// An object in device memory. Without sharing each model has a copy of its own.
+/// An object in device memory. Without sharing each model has its own copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key(Option<ModelId>, ObjectId);
 
@@ -94,12 +94,12 @@ impl DeviceMemory {
     }
 
     pub(crate) fn models(&self) -> impl Iterator<Item = (ModelId, &Resident)> {
-        self.models.iter().map(|(&id, one)| (id, one))
+        self.models.iter().map(|(&id, model)| (id, model))
     }
 
     /// Number of parts of all models.
     pub(crate) fn parts(&self) -> usize {
-        self.models.values().map(|one| one.objects.len()).sum()
+        self.models.values().map(|model| model.objects.len()).sum()
     }
 
     const fn key(&self, model: ModelId, object: ObjectId) -> Key {
@@ -122,10 +122,10 @@ impl DeviceMemory {
         if self.models.contains_key(&id) {
             return true;
         }
-        let pinned = self.models.iter().filter(|(_, one)| one.is_pinned());
+        let pinned = self.models.iter().filter(|(_, model)| model.is_pinned());
         let stays: BTreeSet<Key> = pinned
-            .flat_map(|(&owner, one)| {
-                let objects = one.objects.iter();
+            .flat_map(|(&owner, model)| {
+                let objects = model.objects.iter();
                 objects.map(move |&object| self.key(owner, object))
             })
             .collect();
@@ -176,7 +176,7 @@ impl DeviceMemory {
         let mut evicted = Vec::new();
         let mut enough = true;
         while !self.has_room(missing) {
-            let Some(gone) = victim(self).filter(|&one| self.evict(one)) else {
+            let Some(gone) = victim(self).filter(|&entry| self.evict(entry)) else {
                 enough = false;
                 break;
             };
@@ -220,7 +220,7 @@ impl DeviceMemory {
     /// Keeps a loaded model until [`observe`](Self::observe) finds it gone. Returns false if it is not
     /// there.
     pub(crate) fn hold(&mut self, id: ModelId) -> bool {
-        let Some(one) = self.models.get_mut(&id).filter(|one| one.loaded) else {
+        let Some(one) = self.models.get_mut(&id).filter(|model| model.loaded) else {
             return false;
         };
         one.held = true;
@@ -278,7 +278,7 @@ impl DeviceMemory {
         model: &GpuModel,
         other: &Self,
     ) -> Option<ModelId> {
-        if self.models.get(&id).is_some_and(|one| one.loaded) {
+        if self.models.get(&id).is_some_and(|model| model.loaded) {
             return Some(id);
         }
         if !self.sharing {
@@ -290,9 +290,9 @@ impl DeviceMemory {
             .map(|part| part.object)
             .filter(|&object| !other.objects.contains_key(&other.key(id, object)))
             .collect();
-        let mut loaded = self.models.iter().filter(|(_, one)| one.loaded);
-        let found = loaded.find(|(_, one)| {
-            let has = |object| one.objects.binary_search(object).is_ok();
+        let mut loaded = self.models.iter().filter(|(_, model)| model.loaded);
+        let found = loaded.find(|(_, model)| {
+            let has = |object| model.objects.binary_search(object).is_ok();
             missing.iter().all(has)
         });
         found.map(|(&id, _)| id)

@@ -40,7 +40,7 @@ pub struct GpuState {
     pub local: VecDeque<Waiting>,
     /// False while the executor of the GPU is lost.
     pub(crate) available: bool,
-    /// Number of requests that were dispatched to the GPU.
+    /// Number of requests dispatched to the GPU.
     pub given: u64,
     /// Time since which nothing runs, in microseconds.
     pub idle_since_us: u64,
@@ -108,15 +108,15 @@ impl Pool {
     /// True if the GPU has the model, or loads it.
     pub fn has(&self, gpu: GpuId, model: ModelId) -> bool {
         self.gpu(gpu)
-            .is_some_and(|one| one.memory.resident(model).is_some())
+            .is_some_and(|gpu| gpu.memory.resident(model).is_some())
     }
 
     /// True if the GPU serves the model, which fits beside the models that must stay.
     pub fn can_hold(&self, gpu: GpuId, id: ModelId) -> bool {
         self.gpu(gpu)
             .zip(self.model(id))
-            .is_some_and(|(one, model)| {
-                !one.unserved.contains(&id) && one.memory.can_hold(id, model)
+            .is_some_and(|(gpu, model)| {
+                !gpu.unserved.contains(&id) && gpu.memory.can_hold(id, model)
             })
     }
 
@@ -159,8 +159,8 @@ impl Pool {
     /// Estimated time until the GPU has served its requests, local queue included, in microseconds.
     pub fn busy_us(&self, now_us: u64, gpu: &GpuState) -> u64 {
         let running = gpu.running.as_ref();
-        let rest = running.map_or(0, |one| one.until_us.saturating_sub(now_us));
-        let queued = gpu.local.iter().map(|one| self.infer_us(&one.request));
+        let rest = running.map_or(0, |entry| entry.until_us.saturating_sub(now_us));
+        let queued = gpu.local.iter().map(|local| self.infer_us(&local.request));
         queued.fold(rest, u64::saturating_add)
     }
 
@@ -176,7 +176,7 @@ impl Pool {
         });
         let results = able.map(|(gpu, state)| {
             let running = state.running.as_ref();
-            let free_us = running.map_or(now_us, |one| one.until_us.max(now_us));
+            let free_us = running.map_or(now_us, |entry| entry.until_us.max(now_us));
             let service_us = if state.memory.resident(id).is_some() {
                 model.infer_us
             } else {
@@ -207,7 +207,7 @@ impl Pool {
         let (own, model) = (self.gpu(gpu)?, self.model(id)?);
         let found = self.topology.ids().filter_map(|other| {
             let speed = *self.topology.peers.get(&(other, gpu))?;
-            let there = self.gpu(other).filter(|one| one.available)?;
+            let there = self.gpu(other).filter(|entry| entry.available)?;
             let source = there.memory.source_for(id, model, &own.memory)?;
             Some((other, source, speed))
         });

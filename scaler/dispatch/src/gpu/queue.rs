@@ -26,7 +26,7 @@ impl GlobalQueue {
         let after = (request.arrived_us, request.id);
         let at = self
             .waiting
-            .partition_point(|one| (one.request.arrived_us, one.request.id) <= after);
+            .partition_point(|entry| (entry.request.arrived_us, entry.request.id) <= after);
         self.waiting.insert(at, Waiting { request, overtaken });
     }
 
@@ -47,19 +47,22 @@ impl GlobalQueue {
     /// Takes the request at this place; those before it have been overtaken once more.
     pub fn take(&mut self, at: usize) -> Option<Waiting> {
         let taken = self.waiting.remove(at)?;
-        for one in self.waiting.iter_mut().take(at) {
-            one.overtaken = one.overtaken.saturating_add(1);
+        for entry in self.waiting.iter_mut().take(at) {
+            entry.overtaken = entry.overtaken.saturating_add(1);
         }
         Some(taken)
     }
 
-    /// Takes the request with this number, if it is here; nobody is overtaken.
+    /// Takes the request with this number, if it is here; no one is overtaken.
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Waiting> {
-        let at = self.waiting.iter().position(|one| one.request.id == id)?;
+        let at = self
+            .waiting
+            .iter()
+            .position(|entry| entry.request.id == id)?;
         self.drop_at(at)
     }
 
-    /// Takes a request that is not dispatched; nobody is overtaken.
+    /// Takes a request that is not dispatched; no one is overtaken.
     pub(crate) fn drop_at(&mut self, at: usize) -> Option<Waiting> {
         self.waiting.remove(at)
     }

@@ -87,8 +87,8 @@ impl GpuScheduler {
             return None;
         }
         let mut known: BTreeMap<ModelId, u64> = BTreeMap::new();
-        let at = self.queue.iter().position(|one| {
-            let request = &one.request;
+        let at = self.queue.iter().position(|item| {
+            let request = &item.request;
             let soonest = known
                 .entry(request.model)
                 .or_insert_with(|| self.soonest_us(now_us, request));
@@ -229,7 +229,7 @@ impl GpuScheduler {
         let mut all = self.pool.topology.ids().zip(&self.pool.gpus);
         let found = all.find(|(_, state)| {
             let running = state.running.as_ref();
-            running.is_some_and(|one| one.waited.request.id == id)
+            running.is_some_and(|running| running.waited.request.id == id)
         });
         found.map(|(gpu, _)| gpu)
     }
@@ -257,14 +257,14 @@ impl GpuScheduler {
             .topology
             .ids()
             .filter(|&other| {
-                let running = self.pool.gpu(other).and_then(|one| one.running.as_ref());
-                let loading = running.and_then(|one| one.loading);
+                let running = self.pool.gpu(other).and_then(|gpu| gpu.running.as_ref());
+                let loading = running.and_then(|running| running.loading);
                 other == gpu || loading.is_some_and(|(source, _)| source == Source::Gpu(gpu))
             })
             .collect();
         let mut stopped = Vec::new();
-        for one in readers {
-            if let Some(running) = self.stop(now_us, one) {
+        for reader in readers {
+            if let Some(running) = self.stop(now_us, reader) {
                 stopped.push(running.waited.request.id);
                 self.queue
                     .push(running.waited.request, running.waited.overtaken);
@@ -296,18 +296,18 @@ impl GpuScheduler {
         self.queue.len() + local.sum::<usize>()
     }
 
-    /// Number of requests that are bound to no GPU.
+    /// Number of requests bound to no GPU.
     pub fn unbound(&self) -> usize {
         self.queue.len()
     }
 
     /// Greatest number of times that a request of the global queue has been overtaken.
     pub fn most_overtaken(&self) -> u32 {
-        let waiting = self.queue.iter().map(|one| one.overtaken);
+        let waiting = self.queue.iter().map(|queue| queue.overtaken);
         waiting.max().unwrap_or(0)
     }
 
-    /// Number of GPUs that execute nothing and have no requests of their own.
+    /// Number of GPUs that execute nothing and have no their own requests.
     pub fn idle_gpus(&self) -> usize {
         self.pool
             .idle()
@@ -325,7 +325,7 @@ impl GpuScheduler {
         let state = self.pool.gpu(gpu);
         state
             .into_iter()
-            .flat_map(|one| one.memory.models().map(|(id, _)| id))
+            .flat_map(|entry| entry.memory.models().map(|(id, _)| id))
     }
 
     /// Number of GPUs that have the model.

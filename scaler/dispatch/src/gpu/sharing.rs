@@ -7,7 +7,7 @@
 //! - **Waiting.** A request waits for a busy GPU that has its model if the result comes sooner, the
 //!   requests before it counted. It is not bound to that GPU.
 //! - **Eviction.** Models go by the time that their own bytes would take to load again, times the
-//!   requests that are expected for them, per byte; replicas count for less, and models with waiting
+//!   requests expected for them, per byte; replicas count for less, and models with waiting
 //!   requests go last.
 //! - **Overtaking** has a limit, as in LALBO3.
 
@@ -90,15 +90,15 @@ fn next(
     let wanted = wanted(queue);
     let first = queue
         .iter()
-        .position(|one| one.overtaken >= rules.overtaking_limit);
+        .position(|entry| entry.overtaken >= rules.overtaking_limit);
     if let Some(at) = first {
         let offer = offer(pool, &wanted, &queue.get(at)?.request)?;
         return Some((queue.take(at)?, offer.gpu));
     }
     let mut order: Vec<((bool, u64), usize)> = queue
         .iter()
-        .map(|one| {
-            let request = &one.request;
+        .map(|queue| {
+            let request = &queue.request;
             let low = pool.is_low(request.function);
             (low, request.deadline_us.unwrap_or(u64::MAX))
         })
@@ -141,7 +141,7 @@ fn next(
 
 /// Models of waiting requests.
 fn wanted(queue: &GlobalQueue) -> BTreeSet<ModelId> {
-    queue.iter().map(|one| one.request.model).collect()
+    queue.iter().map(|queue| queue.request.model).collect()
 }
 
 /// The idle GPU on which the result comes soonest, the loss by evictions added.
@@ -224,7 +224,10 @@ fn ranked(pool: &Pool, wanted: &BTreeSet<ModelId>, gpu: GpuId) -> Vec<(bool, u64
     let Some(state) = pool.gpu(gpu) else {
         return Vec::new();
     };
-    let evictable = state.memory.models().filter(|(_, one)| !one.is_pinned());
+    let evictable = state
+        .memory
+        .models()
+        .filter(|(_, model)| !model.is_pinned());
     let mut found: Vec<(bool, u64, ModelId)> = evictable
         .map(|(id, _)| {
             let megabytes = state.memory.freed_by(id) / 1_000_000;

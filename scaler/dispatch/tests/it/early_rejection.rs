@@ -1,4 +1,4 @@
-//! Requests that are refused at once.
+//! Requests refused at once.
 
 use tetris_scaler_dispatch::Rejection;
 

@@ -5,8 +5,11 @@ use tetris_scaler_dispatch::Outcome;
 use crate::world::{EJECTS_ALL, SECOND, World, capacity, rules};
 
 fn ejected(world: &World) -> Vec<u64> {
-    let all = world.dispatcher.instances().filter(|one| one.ejected);
-    all.map(|one| one.instance.0).collect()
+    let all = world
+        .dispatcher
+        .instances()
+        .filter(|instance| instance.ejected);
+    all.map(|dispatcher| dispatcher.instance.0).collect()
 }
 
 #[test]

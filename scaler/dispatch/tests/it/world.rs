@@ -170,7 +170,9 @@ impl World {
     fn has_time(&self, request: u64, due: u64) -> bool {
         let ready = self.instances.iter();
         let mut ready = ready.filter(|(id, _)| !self.draining.contains(id));
-        ready.any(|(&id, one)| self.allows(request, id) && self.now_us + one.latency_us <= due)
+        ready.any(|(&id, instance)| {
+            self.allows(request, id) && self.now_us + instance.latency_us <= due
+        })
     }
 
     /// Longest time until the result of a request on an instance that has room: it waits for a batch to
@@ -227,21 +229,22 @@ impl World {
         let load = self.dispatcher.load();
         assert_eq!(load.waiting, self.waiting.len(), "no request is lost");
         assert_eq!(load.in_flight, self.in_flight.len());
-        for one in self.dispatcher.instances() {
+        for entry in self.dispatcher.instances() {
             let its = self
                 .in_flight
                 .iter()
-                .filter(|(id, (at, _))| *at == one.instance.0 && !self.orphans.contains(id));
-            assert_eq!(one.outstanding, its.count() as u64, "{one:?}");
-            let known = self.instances.get(&one.instance.0).unwrap();
+                .filter(|(id, (at, _))| *at == entry.instance.0 && !self.orphans.contains(id));
+            assert_eq!(entry.outstanding, its.count() as u64, "{entry:?}");
+            let known = self.instances.get(&entry.instance.0).unwrap();
             assert!(
-                one.room <= known.room() && one.draining == self.draining.contains(&one.instance.0)
+                entry.room <= known.room()
+                    && entry.draining == self.draining.contains(&entry.instance.0)
             );
-            let free = one.outstanding < one.room;
+            let free = entry.outstanding < entry.room;
             let mut waiting = self.waiting.keys();
             assert!(
-                !free || !waiting.any(|&request| self.allows(request, one.instance.0)),
-                "work conserving: {one:?} has room, and {load:?}"
+                !free || !waiting.any(|&request| self.allows(request, entry.instance.0)),
+                "work conserving: {entry:?} has room, and {load:?}"
             );
         }
     }

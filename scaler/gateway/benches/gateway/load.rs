@@ -115,7 +115,7 @@ pub async fn memory(settings: &Settings, kind: Kind) -> Result<Memory> {
     let mut idle = Vec::new();
     while idle.len() < settings.idle {
         let mut connection = connect(proxy.address).await?;
-        // A connection that was used once, as those of clients are.
+        // A connection used once, as those of clients are.
         ask(&mut connection, Question::Text).await?;
         idle.push(connection);
     }
@@ -123,8 +123,8 @@ pub async fn memory(settings: &Settings, kind: Kind) -> Result<Memory> {
     tokio::time::sleep(SETTLE).await;
     let idle_mb = resident_mb(proxy.pid())?;
     drop(idle);
-    for one in &backends {
-        one.open(false);
+    for backend in &backends {
+        backend.open(false);
     }
     let mut active = JoinSet::new();
     for _ in 0..ACTIVE {
@@ -133,8 +133,8 @@ pub async fn memory(settings: &Settings, kind: Kind) -> Result<Memory> {
     }
     tokio::time::sleep(SETTLE).await;
     let active_mb = resident_mb(proxy.pid())?;
-    for one in &backends {
-        one.open(true);
+    for backend in &backends {
+        backend.open(true);
     }
     while let Some(answered) = active.join_next().await {
         let status = answered??;

@@ -149,7 +149,7 @@ async fn measure(settings: &Settings, kinds: &[Kind]) -> Result<Report> {
 }
 
 fn argument(name: &str) -> Option<String> {
-    std::env::args().skip_while(|one| one != name).nth(1)
+    std::env::args().skip_while(|entry| entry != name).nth(1)
 }
 
 fn number(name: &str) -> Result<Option<u64>> {

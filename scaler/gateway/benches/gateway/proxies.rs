@@ -18,7 +18,7 @@ pub enum Kind {
     Gateway,
     HaproxyLeast,
     HaproxyRound,
-    /// With a weight and a maximum for each instance, as somebody would write them who knows the
+    /// With a weight and a maximum for each instance, as someone would write them who knows the
     /// profiles.
     HaproxyByHand,
     EnvoyLeast,
@@ -178,8 +178,8 @@ impl Kind {
             Self::EnvoyRound => envoy("ROUND_ROBIN", address, targets),
             Self::HaproxyLeast => haproxy("leastconn", address, targets, |_| String::new())?,
             Self::HaproxyRound => haproxy("roundrobin", address, targets, |_| String::new())?,
-            Self::HaproxyByHand => haproxy("leastconn", address, targets, |one| {
-                format!("weight {} maxconn {}", one.weight, one.slots().min(256))
+            Self::HaproxyByHand => haproxy("leastconn", address, targets, |entry| {
+                format!("weight {} maxconn {}", entry.weight, entry.slots().min(256))
             })?,
         })
     }
@@ -191,7 +191,7 @@ fn gateway(targets: &[Target], objective: Duration) -> Result<String> {
          [function.m]\nslo = \"{}ms\"\nmodels = [\"m\"]\nslow_start = 0\nqueue = 100000\n",
         objective.as_millis()
     );
-    for one in targets {
+    for target in targets {
         let Target {
             address,
             batch,
@@ -199,7 +199,7 @@ fn gateway(targets: &[Target], objective: Duration) -> Result<String> {
             latency_ms,
             batch_wait_ms,
             weight: _,
-        } = one;
+        } = target;
         write!(
             text,
             "[[function.m.instance]]\naddress = \"{address}\"\nbatch = {batch}\nconcurrency = {concurrency}\n\
@@ -222,8 +222,13 @@ fn haproxy(
          frontend in\n  bind {address}\n  default_backend instances\n\
          backend instances\n  balance {balance}\n"
     );
-    for (number, one) in targets.iter().enumerate() {
-        writeln!(text, "  server i{number} {} {}", one.address, more(one))?;
+    for (number, target) in targets.iter().enumerate() {
+        writeln!(
+            text,
+            "  server i{number} {} {}",
+            target.address,
+            more(target)
+        )?;
     }
     Ok(text)
 }
@@ -232,7 +237,7 @@ fn envoy(policy: &str, address: SocketAddr, targets: &[Target]) -> String {
     let socket = |address: SocketAddr| json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}});
     let endpoints: Vec<_> = targets
         .iter()
-        .map(|one| json!({"endpoint": {"address": socket(one.address)}}))
+        .map(|target| json!({"endpoint": {"address": socket(target.address)}}))
         .collect();
     let most = json!([{"max_connections": 100_000, "max_pending_requests": 100_000, "max_requests": 100_000}]);
     let manager = json!({

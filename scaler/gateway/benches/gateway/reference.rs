@@ -79,8 +79,8 @@ impl Instances {
         }
         // All at once: they share caches and memory, and each alone is faster.
         let mut measured = JoinSet::new();
-        for (number, one) in all.iter().enumerate() {
-            let (address, count) = (one.target.address, one.target.slots());
+        for (number, entry) in all.iter().enumerate() {
+            let (address, count) = (entry.target.address, entry.target.slots());
             measured.spawn(async move {
                 closed(address, count, WARM, Question::Tokens).await?;
                 let answers = closed(address, count, MEASURED, Question::Tokens).await?;
@@ -96,9 +96,9 @@ impl Instances {
             let latency_ms = one.target.slots() as f64 / one.rate * 1e3;
             one.target.latency_ms = latency_ms.ceil() as u64;
         }
-        let fastest = all.iter().map(|one| one.rate).fold(0.0, f64::max);
-        for one in &mut all {
-            one.target.weight = ((one.rate / fastest * 100.0) as usize).max(1);
+        let fastest = all.iter().map(|entry| entry.rate).fold(0.0, f64::max);
+        for entry in &mut all {
+            entry.target.weight = ((entry.rate / fastest * 100.0) as usize).max(1);
         }
         Ok(Self {
             all,
@@ -108,18 +108,18 @@ impl Instances {
     }
 
     pub fn targets(&self) -> Vec<Target> {
-        self.all.iter().map(|one| one.target).collect()
+        self.all.iter().map(|entry| entry.target).collect()
     }
 
     /// Requests per second of all instances.
     pub fn rate(&self) -> f64 {
-        self.all.iter().map(|one| one.rate).sum()
+        self.all.iter().map(|entry| entry.rate).sum()
     }
 
     /// The objective: twice the latency of the slowest instance, as a function has it that allows its
     /// configuration with a batch that waits.
     pub fn objective(&self) -> Duration {
-        let slowest = self.all.iter().map(|one| one.target.latency_ms).max();
+        let slowest = self.all.iter().map(|entry| entry.target.latency_ms).max();
         Duration::from_millis(2 * slowest.unwrap_or(0))
     }
 }

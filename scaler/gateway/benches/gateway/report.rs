@@ -54,13 +54,13 @@ pub struct Reference {
 
 impl Reference {
     pub fn of(instances: &Instances) -> Self {
-        let each = instances.all.iter().map(|one| {
+        let each = instances.all.iter().map(|instance| {
             json!({
-                "cpus": one.cpus,
-                "batch": one.target.batch,
-                "concurrency": one.target.concurrency,
-                "latency_ms": one.target.latency_ms,
-                "requests_per_second": one.rate,
+                "cpus": instance.cpus,
+                "batch": instance.target.batch,
+                "concurrency": instance.target.concurrency,
+                "latency_ms": instance.target.latency_ms,
+                "requests_per_second": instance.rate,
             })
         });
         Self {
@@ -121,21 +121,21 @@ impl Report {
         let rows = self.proxies.iter().map(|(kind, of)| {
             json!({
                 "proxy": kind.name(),
-                "requests_per_core_second": median(of.speeds.iter().map(|one| one.per_core)),
-                "requests_per_second": median(of.speeds.iter().map(|one| one.per_second)),
+                "requests_per_core_second": median(of.speeds.iter().map(|speed| speed.per_core)),
+                "requests_per_second": median(of.speeds.iter().map(|speed| speed.per_second)),
                 "added_p50_us": self.added(*kind, of, |latency| latency.p50_us),
                 "added_p99_us": self.added(*kind, of, |latency| latency.p99_us),
-                "start_mb": of.memory.map(|one| one.start_mb),
-                "idle_mb": of.memory.map(|one| one.idle_mb),
-                "active_mb": of.memory.map(|one| one.active_mb),
-                "missed": of.missed.map(|one| one.missed),
-                "requests": of.missed.map(|one| one.requests),
-                "loaded_p50_ms": of.missed.map(|one| one.latency.p50_us / 1e3),
-                "loaded_p99_ms": of.missed.map(|one| one.latency.p99_us / 1e3),
-                "reference_missed": of.at_reference.map(|one| one.missed),
-                "reference_requests": of.at_reference.map(|one| one.requests),
-                "reference_p50_ms": of.at_reference.map(|one| one.latency.p50_us / 1e3),
-                "reference_p99_ms": of.at_reference.map(|one| one.latency.p99_us / 1e3),
+                "start_mb": of.memory.map(|memory| memory.start_mb),
+                "idle_mb": of.memory.map(|memory| memory.idle_mb),
+                "active_mb": of.memory.map(|memory| memory.active_mb),
+                "missed": of.missed.map(|entry| entry.missed),
+                "requests": of.missed.map(|missed| missed.requests),
+                "loaded_p50_ms": of.missed.map(|missed| missed.latency.p50_us / 1e3),
+                "loaded_p99_ms": of.missed.map(|missed| missed.latency.p99_us / 1e3),
+                "reference_missed": of.at_reference.map(|reference| reference.missed),
+                "reference_requests": of.at_reference.map(|reference| reference.requests),
+                "reference_p50_ms": of.at_reference.map(|reference| reference.latency.p50_us / 1e3),
+                "reference_p99_ms": of.at_reference.map(|reference| reference.latency.p99_us / 1e3),
             })
         });
         rows.collect()
@@ -182,8 +182,8 @@ impl Report {
     pub fn document(&self) -> Result<String> {
         let without_proxy = self.without_proxy(Rule::Least);
         let direct = json!({
-            "p50_us": without_proxy.map(|one| one.p50_us),
-            "p99_us": without_proxy.map(|one| one.p99_us),
+            "p50_us": without_proxy.map(|proxy| proxy.p50_us),
+            "p99_us": without_proxy.map(|proxy| proxy.p99_us),
             "requests_per_second": CALM,
         });
         let reference = self.reference.as_ref();

@@ -14,7 +14,7 @@ pub struct Target {
     pub latency_ms: u64,
     /// Longest time for which it waits to fill a batch, in milliseconds.
     pub batch_wait_ms: u64,
-    /// Share of requests that somebody would give it who knows its rate: 1 to 256.
+    /// Share of requests that someone would give it who knows its rate: 1 to 256.
     pub weight: usize,
 }
 

@@ -13,7 +13,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Largest number of proxies between a caller and the gateway.
 const MOST: usize = 16;
 
-/// Proxies that are trusted to say for whom they send a request.
+/// Proxies trusted to say for whom they send a request.
 #[derive(Clone, Debug)]
 pub(super) struct Proxies {
     networks: Vec<IpNet>,

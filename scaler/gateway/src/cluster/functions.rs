@@ -123,5 +123,7 @@ fn capacities(
     };
     let all: &[Configuration] = selected.profile.configurations();
     let named = selected.names.into_iter().zip(all);
-    named.map(|(name, one)| (name, Capacity::of(one))).collect()
+    named
+        .map(|(name, selected)| (name, Capacity::of(selected)))
+        .collect()
 }

@@ -82,7 +82,9 @@ fn instance(address: &str) -> Value {
 fn served(proxy: &Proxy) -> Vec<String> {
     let routes = proxy.routes();
     let endpoints = routes.functions().flat_map(|function| function.endpoints());
-    endpoints.map(|one| one.address.ip().to_string()).collect()
+    endpoints
+        .map(|endpoint| endpoint.address.ip().to_string())
+        .collect()
 }
 
 async fn until(proxy: &Proxy, expected: &[&str]) {

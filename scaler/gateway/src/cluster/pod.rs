@@ -45,14 +45,15 @@ pub(super) fn is_ready(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();
-    let ready = conditions.any(|one| one.type_ == "Ready" && one.status == "True");
+    let ready =
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
     ready && pod.metadata.deletion_timestamp.is_none()
 }
 
 fn port(pod: &Pod) -> u16 {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let ports: Vec<_> = containers
-        .flat_map(|one| one.ports.iter().flatten())
+        .flat_map(|container| container.ports.iter().flatten())
         .collect();
     let named = ports
         .iter()

@@ -115,7 +115,13 @@ impl World {
     fn rooms(&mut self) -> Vec<(String, String, u64)> {
         let routes = self.routes();
         let endpoints = routes.functions().next().unwrap().endpoints().into_iter();
-        let shown = endpoints.map(|one| (one.name, one.address.to_string(), one.load.room));
+        let shown = endpoints.map(|endpoint| {
+            (
+                endpoint.name,
+                endpoint.address.to_string(),
+                endpoint.load.room,
+            )
+        });
         shown.collect()
     }
 }

@@ -75,9 +75,9 @@ impl FunctionConfig {
     fn check(&self, name: &str) -> Result<(), String> {
         fields::slo(&format!("function.{name}.slo"), self.slo_ms)?;
         let mut addresses = HashSet::new();
-        for (at, one) in self.instance.iter().enumerate() {
+        for (at, entry) in self.instance.iter().enumerate() {
             let field = |field: &str| format!("function.{name}.instance[{at}].{field}");
-            for (name, found) in [("batch", one.batch), ("concurrency", one.concurrency)] {
+            for (name, found) in [("batch", entry.batch), ("concurrency", entry.concurrency)] {
                 if !(1..=MAX_BATCH).contains(&found) {
                     return Err(format!(
                         "{} is {found}, expected 1 to {MAX_BATCH}",
@@ -85,8 +85,8 @@ impl FunctionConfig {
                     ));
                 }
             }
-            least(&field("latency"), one.latency_ms, 1)?;
-            fields::listed_once(&field("address"), one.address, &mut addresses)?;
+            least(&field("latency"), entry.latency_ms, 1)?;
+            fields::listed_once(&field("address"), entry.address, &mut addresses)?;
         }
         Ok(())
     }

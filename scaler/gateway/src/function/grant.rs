@@ -51,7 +51,7 @@ impl Grant {
         self.end(Outcome::Served);
     }
 
-    /// The instance broke off, answered with a fault of its own, or not in time.
+    /// The instance broke off, answered with its own fault, or not in time.
     pub fn failed(self) {
         self.end(Outcome::Failed);
     }

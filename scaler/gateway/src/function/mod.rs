@@ -1,4 +1,4 @@
-//! Functions, for tasks that wait: each has instances of its own, or a pool of GPUs.
+//! Functions, for tasks that wait: each has its own instances, or a pool of GPUs.
 
 mod access;
 mod grant;
@@ -97,7 +97,7 @@ impl Function {
         }
     }
 
-    /// Returns true if the function has instances of its own.
+    /// Returns true if the function has its own instances.
     pub(crate) const fn has_instances(&self) -> bool {
         matches!(self.service, Service::Instances(_))
     }

@@ -17,7 +17,7 @@ use super::limits::{ORDER, PAGE, PAGE_WITH_PARTS};
 
 /// Longest time of a request and its whole answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Least memory that is taken for an answer, in bytes.
+/// Least memory taken for an answer, in bytes.
 const LEAST: usize = 16 << 10;
 /// Longest token, in bytes.
 const TOKEN: u64 = 4096;

@@ -1,4 +1,4 @@
-//! Executors: servers that are bound to one GPU each.
+//! Executors: servers bound to one GPU each.
 
 use std::net::SocketAddr;
 use std::path::Path;

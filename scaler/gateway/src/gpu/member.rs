@@ -99,7 +99,7 @@ impl Member {
         if !own
             .into_iter()
             .chain(&self.rules.aliases)
-            .any(|one| one == name)
+            .any(|entry| entry == name)
         {
             return Err(not_found(format!(
                 "model `{}`, expected `{}`",

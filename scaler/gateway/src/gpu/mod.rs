@@ -4,7 +4,7 @@
 //! The decisions are those of [`tetris_scaler_dispatch::gpu`]. This part carries them out and tells
 //! that library what has happened.
 //!
-//! - [`status`], `text`: the page of an executor, a server that is bound to one GPU
+//! - [`status`], `text`: the page of an executor, a server bound to one GPU
 //! - `limits`: limits on the facts that executors tell
 //! - `client`: requests of the gateway's own to executors
 //! - `executor`: an executor

@@ -3,15 +3,15 @@
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Requests that were given to a GPU with their model.
+    /// Requests given to a GPU with their model.
     pub hits: u64,
-    /// Requests that were given to a GPU that had to load their model.
+    /// Requests given to a GPU that had to load their model.
     pub loads: u64,
     /// Bytes of these loads, by the gateway's record.
     pub load_bytes: u64,
-    /// Models that were evicted for loads.
+    /// Models evicted for loads.
     pub evictions: u64,
-    /// Requests that were refused since no GPU could have them in time.
+    /// Requests refused since no GPU could have them in time.
     pub late: u64,
     /// Requests that their executor did not get, and that waited again.
     pub given_back: u64,

@@ -140,7 +140,7 @@ impl SharedPool {
         Ok(status.loads())
     }
 
-    /// Sends orders that nobody waits for. One that is lost is given again with the next page.
+    /// Sends orders that no one waits for. One that is lost is given again with the next page.
     fn unload(&self, orders: impl IntoIterator<Item = Unload>) {
         for (executor, model) in orders {
             let order = (executor.endpoint.address, model.clone());

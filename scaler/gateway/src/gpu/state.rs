@@ -25,7 +25,7 @@ const PAUSE_US: u64 = 1_000_000;
 /// microseconds.
 const LOOK_US: u64 = 20_000;
 
-/// A GPU that was given to a request.
+/// A GPU given to a request.
 #[derive(Debug)]
 pub(super) struct Given {
     pub executor: Arc<Executor>,
@@ -63,7 +63,7 @@ struct Held {
 #[derive(Debug)]
 pub(super) struct Known {
     pub executor: Arc<Executor>,
-    /// Number of changes that the gateway made. A page that was asked for before the last one does not
+    /// Number of changes that the gateway made. A page asked for before the last one does not
     /// tell what is in the memory.
     pub changes: u64,
     /// Request whose orders it was not yet seen to take. Meanwhile no page tells what is in the memory.

@@ -63,7 +63,7 @@ impl InstanceQueue {
             let offered = state.offer(now_us, wait.map(micros));
             let (id, given) = offered.map_err(Refusal::Rejected)?;
             let request = Request::new(&self.shared, id);
-            // Most requests wait for nothing, and need nobody to tell them.
+            // Most requests wait for nothing, and need no one to tell them.
             if let Some(given) = given {
                 return Ok(request.on(given));
             }

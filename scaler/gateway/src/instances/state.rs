@@ -13,7 +13,7 @@ use crate::endpoint::{Endpoint, EndpointLoad, Instance};
 use crate::pool::Pool;
 use crate::refusal::Refusal;
 
-/// An instance that was given to a request.
+/// An instance given to a request.
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) endpoint: Arc<Endpoint>,
@@ -50,7 +50,7 @@ impl State {
 
     pub(super) fn set_instances(&mut self, now_us: u64, instances: &[Instance]) {
         let gone: Vec<String> = {
-            let stays = |key: &str| instances.iter().any(|one| one.key == key);
+            let stays = |key: &str| instances.iter().any(|instance| instance.key == key);
             let gone = self.ids.keys().filter(|key| !stays(key));
             gone.cloned().collect()
         };

@@ -165,7 +165,7 @@ impl Metrics {
         self.picks_refused.get_or_create(&labels).inc();
     }
 
-    /// Counts a request that was refused by its head.
+    /// Counts a request refused by its head.
     pub(crate) fn not_admitted(&self, problem: &Problem) {
         let labels = vec![("reason", problem.reason.to_owned())];
         self.not_admitted.get_or_create(&labels).inc();
@@ -214,16 +214,23 @@ impl Metrics {
             set(&self.in_flight, &labels, load.in_flight);
             let endpoints = function.endpoints();
             let count = |holds: fn(&tetris_scaler_dispatch::InstanceLoad) -> bool| {
-                endpoints.iter().filter(|one| holds(&one.load)).count()
+                endpoints
+                    .iter()
+                    .filter(|endpoint| holds(&endpoint.load))
+                    .count()
             };
             let state = |state| with(labels.clone(), "state", state);
             set(&self.instances, &state("available"), load.available);
             set(
                 &self.instances,
                 &state("draining"),
-                count(|one| one.draining),
+                count(|entry| entry.draining),
             );
-            set(&self.instances, &state("ejected"), count(|one| one.ejected));
+            set(
+                &self.instances,
+                &state("ejected"),
+                count(|entry| entry.ejected),
+            );
         }
         self.gpus
             .set(routes.pools().iter().map(|pool| pool.report()));

@@ -122,7 +122,7 @@ impl Service {
         None
     }
 
-    /// Answers a call. A stream of a request goes on in a task of its own, which no data plane can hold up.
+    /// Answers a call. A stream of a request goes on in its own task, which no data plane can hold up.
     async fn answer(
         self: Arc<Self>,
         data_plane: ClientAddress,

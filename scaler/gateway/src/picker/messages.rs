@@ -16,7 +16,7 @@ use crate::server::{Held, Ledger, too_much_memory};
 
 /// Bytes before each message: a flag and its length.
 pub(super) const PREFIX: usize = 5;
-/// Largest space that is made for a message before it comes.
+/// Largest space made for a message before it comes.
 const AT_ONCE: usize = 64 << 10;
 
 /// A message.
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 64 << 10;
 pub(super) struct Raw {
     /// Its bytes, which are charged until the last part of them is dropped.
     pub(super) bytes: Bytes,
-    /// True if it is too small for a charge of its own.
+    /// True if it is too small for its own charge.
     pub(super) is_free: bool,
 }
 

@@ -10,7 +10,7 @@
 //! - `stream`: the stream of one request, until it has an instance
 //! - `exchange`: the rest of the stream, until the response has ended
 //! - `inbound`: messages of a data plane, and its departure
-//! - `held`: a body that is held until an instance is picked
+//! - `held`: a body held until an instance is picked
 //! - `head`, `metadata`, `answer`: parts of messages
 //! - `messages`, `answers`: messages of gRPC in the bodies of a call, within limits of size, memory and progress
 //! - `fields`, [`decoding`]: parts of a message, counted before they are decoded

@@ -23,7 +23,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 pub(super) struct Idle<C> {
     /// With the time since when, the longest first.
     connections: VecDeque<(Instant, C)>,
-    /// Fewest that were left by a request of the window.
+    /// Fewest left by a request of the window.
     fewest: usize,
     window_began: Option<Instant>,
 }
@@ -116,8 +116,8 @@ mod tests {
         let one_burst = |idle: &mut Idle<usize>, now| {
             let taken: Vec<_> = (0..3).filter_map(|_| idle.take(now)).collect();
             assert_eq!(taken.len(), 3);
-            for one in taken {
-                idle.keep(now, one);
+            for entry in taken {
+                idle.keep(now, entry);
             }
         };
         let step = TIME / 100;

@@ -27,7 +27,7 @@ use tokio::runtime::Handle;
 pub use error::SendError;
 use idle::Idle;
 
-/// Number of threads with idle connections of their own; more threads share them.
+/// Number of threads with idle their own connections; more threads share them.
 const THREADS: usize = 16;
 /// Time in which an instance accepts a connection.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -122,7 +122,7 @@ impl Pool {
     async fn http2_connection(&self) -> Result<http2::SendRequest<RequestBody>, String> {
         let mut connection = {
             let mut known = self.http2.lock().await;
-            match known.as_ref().filter(|one| !one.is_closed()) {
+            match known.as_ref().filter(|entry| !entry.is_closed()) {
                 Some(open) => open.clone(),
                 None => known
                     .insert(limited(connect::http2(self.address, self.runtime.as_ref())).await?)

@@ -22,7 +22,7 @@ const UNIT: usize = 4 << 10;
 /// Largest body that is part of its head's charge.
 const SMALL: usize = 1 << 10;
 
-/// Largest space that is made for a body before it comes.
+/// Largest space made for a body before it comes.
 const AT_ONCE: usize = 64 << 10;
 
 /// Part of the budget up to which a client has little: one of so many.
@@ -68,7 +68,7 @@ pub(crate) struct BodyCharge {
     function: Option<Charge<u64>>,
 }
 
-/// A body that was read, with its part of the budgets.
+/// A read body, with its part of the budgets.
 #[derive(Debug)]
 pub(super) struct WholeBody {
     pub(super) bytes: Bytes,

@@ -36,7 +36,7 @@ pub(crate) use body::{Bodies, BodyCharge, Payer};
 pub use response_body::{BrokenOff, ResponseBody};
 use response_body::{Ending, ResponseLimits};
 
-/// Number of instances that are tried for one request, the first included.
+/// Number of instances tried for one request, the first included.
 const ATTEMPTS: usize = 5;
 /// Head of a request that says for how long its client waits at most, in milliseconds.
 pub(crate) const WAIT: HeaderName = HeaderName::from_static("tetris-wait-ms");

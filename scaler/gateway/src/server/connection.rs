@@ -43,7 +43,7 @@ use crate::proxy::ResponseBody;
 
 /// First bytes of a connection by HTTP/2 (RFC 9113 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Largest number of bytes that are read before the protocol is known.
+/// Largest number of bytes read before the protocol is known.
 const AHEAD: usize = 2 << 10;
 /// Time without a request after which a connection rests; it may take twice as long.
 const REST: Duration = Duration::from_secs(4);

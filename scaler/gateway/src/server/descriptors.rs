@@ -10,7 +10,7 @@ const OF_CLIENTS: usize = 3;
 const OF_FOUR: usize = 4;
 
 /// Raises the limit on open files to what `limits` need, as far as the hard one permits. Returns limits
-/// that fit: without descriptors the gateway could accept nobody, and one client would keep out all
+/// that fit: without descriptors the gateway could accept no one, and one client would keep out all
 /// others.
 pub(super) fn make_room(limits: Limits) -> Limits {
     let wanted = (limits.connections / OF_CLIENTS).saturating_add(1);

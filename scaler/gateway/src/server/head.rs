@@ -13,7 +13,7 @@ use crate::problem::Problem;
 const NAME: usize = 112;
 /// Memory of each further value of a name, in a list that grows by doubling.
 const FURTHER: usize = 2 * 72;
-/// Memory of a value or a name of its own, besides its bytes.
+/// Memory of a value or its own name, besides its bytes.
 const TEXT: usize = 32;
 /// Memory of the other parts of a head.
 const REST: usize = 512;

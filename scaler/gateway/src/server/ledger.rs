@@ -143,7 +143,7 @@ impl Inner {
     }
 }
 
-/// Bytes that are charged to a connection's client.
+/// Bytes charged to a connection's client.
 #[derive(Debug)]
 pub(crate) struct Held {
     bytes: usize,

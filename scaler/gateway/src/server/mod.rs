@@ -112,7 +112,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Serving, stop: impl Fu
     }
 }
 
-/// A request with the memory of its head, or the answer to one that is refused by its head.
+/// A request with the memory of its head, or the answer to one refused by its head.
 type Admitted = Result<(Box<Request<Incoming>>, Held), Box<Response<ResponseBody>>>;
 
 /// Parts that answer requests.
@@ -123,7 +123,7 @@ struct Service {
 }
 
 impl Service {
-    /// Answers a request that was admitted, or refused with a response.
+    /// Answers an admitted request, or refused with a response.
     async fn answer(self, client: ClientAddress, admitted: Admitted) -> Response<ResponseBody> {
         let (request, _held) = match admitted {
             Ok(admitted) => admitted,

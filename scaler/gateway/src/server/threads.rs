@@ -1,4 +1,4 @@
-//! Threads that serve clients, each with a runtime of its own: a request, its client's connection and
+//! Threads that serve clients, each with its own runtime: a request, its client's connection and
 //! its instance's stay on one thread, which costs less than to wake others.
 
 use std::io;
@@ -42,7 +42,7 @@ pub(crate) async fn serve_on_threads(
                 serve(listener, serving, until(stopped)).await;
                 io::Result::Ok(())
             });
-            // Without a receiver nobody waits for the end.
+            // Without a receiver no one waits for the end.
             drop(ended.send(served));
         };
         let name = format!("clients-{number}");

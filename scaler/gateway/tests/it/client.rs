@@ -17,7 +17,7 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Sends a request on a connection of its own, and returns the head of the response.
+/// Sends a request on its own connection, and returns the head of the response.
 pub async fn send(
     address: SocketAddr,
     request: Request<Full<Bytes>>,

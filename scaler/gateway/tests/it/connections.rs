@@ -21,7 +21,7 @@ const LIMIT: usize = 4_096;
 const OTHERS: usize = 300;
 const OTHER: &str = "127.0.0.9:0";
 
-/// Number of connections that the limit on descriptors allows. Each gateway has a process of its own.
+/// Number of connections that the limit on descriptors allows. Each gateway has its own process.
 fn connections() -> usize {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();

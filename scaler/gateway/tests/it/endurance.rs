@@ -260,8 +260,8 @@ fn outstanding(page: &str, name: &str) -> u64 {
         .as_array()
         .unwrap()
         .clone();
-    let found = instances.iter().find(|one| one["pod"] == name);
-    found.map_or(0, |one| one["outstanding"].as_u64().unwrap())
+    let found = instances.iter().find(|instance| instance["pod"] == name);
+    found.map_or(0, |entry| entry["outstanding"].as_u64().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

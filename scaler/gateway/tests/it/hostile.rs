@@ -90,7 +90,7 @@ async fn requests_with_two_readings_are_refused_and_never_seen_as_two() {
         let paths: Vec<_> = seen
             .iter()
             .skip(before)
-            .map(|one| one.path.as_str())
+            .map(|instance| instance.path.as_str())
             .collect();
         // A second request has no prefix of a function: the gateway answers it itself, with 404.
         assert!(

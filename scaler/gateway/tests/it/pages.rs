@@ -1,4 +1,4 @@
-//! Pages of the documents that are written from the program.
+//! Pages of the documents written from the program.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
-//! Ports that stay a test's own while nobody listens on them.
+//! Ports that stay a test's own while no one listens on them.
 //!
-//! The system gives a free port to the next process that asks for one. A test that expects nobody
+//! The system gives a free port to the next process that asks for one. A test that expects no one
 //! at the address of a server that has ended must keep its port.
 
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpSocket};
 /// Number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// A port of this machine. While nobody listens on it, connections to it are refused.
+/// A port of this machine. While no one listens on it, connections to it are refused.
 #[must_use]
 pub struct Port {
     pub address: SocketAddr,

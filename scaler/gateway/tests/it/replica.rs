@@ -1,4 +1,4 @@
-//! A gateway in a process of its own.
+//! A gateway in its own process.
 
 use std::net::SocketAddr;
 use std::path::Path;

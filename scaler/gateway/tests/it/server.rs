@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::port::Port;
 
-/// A server at a port of its own.
+/// A server at its own port.
 pub struct Server {
     port: Port,
     task: JoinHandle<()>,
@@ -88,7 +88,7 @@ impl Count {
     }
 }
 
-/// A request that is counted.
+/// A counted request.
 pub struct Counted(Arc<Count>);
 
 impl Drop for Counted {

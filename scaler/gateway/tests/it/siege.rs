@@ -54,7 +54,7 @@ async fn under_siege_the_gateway_serves_others_within_its_memory_and_gives_it_ba
             return;
         }
     };
-    // On threads of their own: the victim's client and instance wait for no hostile one.
+    // On their own threads: the victim's client and instance wait for no hostile one.
     let hostile = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

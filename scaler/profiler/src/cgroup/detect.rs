@@ -68,7 +68,9 @@ impl Hierarchy {
     ) -> Result<Self, CgroupError> {
         let has = |dir: &Path, name: &str| {
             let listed = controllers(dir, "cgroup.subtree_control");
-            listed.split_ascii_whitespace().any(|one| one == name)
+            listed
+                .split_ascii_whitespace()
+                .any(|controller| controller == name)
         };
         let mut candidates = start
             .ancestors()

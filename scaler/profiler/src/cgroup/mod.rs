@@ -22,7 +22,7 @@ use crate::cpus::CpuList;
 
 /// Period of CPU quotas in microseconds, as in Kubernetes.
 const PERIOD_US: u64 = 100_000;
-/// Time that killed processes have to exit.
+/// Time that killed processes must exit.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 

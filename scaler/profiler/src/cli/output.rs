@@ -89,7 +89,7 @@ fn table(outcome: &SessionOutcome) -> String {
 
 fn shared_line(outcome: &SessionOutcome) -> String {
     let (profile, shared) = (&outcome.profile, &outcome.profile.shared);
-    let unverified = outcome.measured().any(|one| !one.verified);
+    let unverified = outcome.measured().any(|entry| !entry.verified);
     let note = if unverified {
         "; private memory was not verified under a limit"
     } else {

@@ -182,7 +182,7 @@ impl ProfileDatabase {
         })?;
         let each = entries.iter().map(|entry| self.decode(name, entry));
         let mut measurements: Vec<Measurement> = each.collect::<Result<_, _>>()?;
-        measurements.sort_unstable_by_key(|one| one.setting);
+        measurements.sort_unstable_by_key(|measurement| measurement.setting);
         Ok(measurements)
     }
 

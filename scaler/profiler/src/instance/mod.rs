@@ -31,7 +31,7 @@ use crate::setting::Setting;
 
 const WAIT_FOR_GO: &str = r#"IFS= read -r go || exit 125; exec "$@" </dev/null"#;
 const GUARD: &str = r#"IFS= read -r never; kill -s KILL -- "-$1""#;
-/// Time that the kernel has to end a killed process.
+/// Time that the kernel must end a killed process.
 const DEAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// Placement of an instance.
@@ -187,7 +187,7 @@ impl Drop for Instance {
         let mut both = [&mut self.child, &mut self.guard];
         while both
             .iter_mut()
-            .any(|one| matches!(one.try_wait(), Ok(None)))
+            .any(|entry| matches!(entry.try_wait(), Ok(None)))
             && Instant::now() < deadline
         {
             std::thread::sleep(Duration::from_millis(2));

@@ -86,7 +86,7 @@ pub fn stored(
     let measured = database.measurements(name, &profile.identity)?;
     let fates = measured
         .into_iter()
-        .map(|one| (one.setting, Fate::Measured(one)));
+        .map(|measurement| (measurement.setting, Fate::Measured(measurement)));
     Ok(Some(SessionOutcome {
         name: name.to_owned(),
         fates: fates.collect(),
@@ -107,7 +107,7 @@ impl Session<'_> {
         let settings = &self.request.settings;
         let count = settings
             .iter()
-            .filter(|one| self.known(**one).is_some())
+            .filter(|setting| self.known(**setting).is_some())
             .count();
         if count > 0 {
             tell(Event::Resumed { count });
@@ -129,7 +129,7 @@ impl Session<'_> {
             };
             fates.push((setting, fate));
         }
-        let mut on_gpus = self.known.iter().filter_map(|one| one.on_gpu.as_ref());
+        let mut on_gpus = self.known.iter().filter_map(|entry| entry.on_gpu.as_ref());
         if on_gpus.any(|on| on.inference_micros.is_none()) {
             tell(Event::Warning(
                 "the server does not tell the time of its batches (/v2/models/NAME/stats), so an instance takes the whole time of a GPU".to_owned(),
@@ -144,7 +144,7 @@ impl Session<'_> {
     }
 
     fn known(&self, setting: Setting) -> Option<&Measurement> {
-        self.known.iter().find(|one| one.setting == setting)
+        self.known.iter().find(|entry| entry.setting == setting)
     }
 
     async fn measure(

@@ -50,7 +50,7 @@ impl SessionOutcome {
     /// Returns the loads of `bytes` to the types of GPUs whose rate is known.
     fn gpu_loads(&self, bytes: u64) -> Vec<ProfiledGpuLoad> {
         let mut loads: Vec<ProfiledGpuLoad> = Vec::new();
-        for on in self.measured().filter_map(|one| one.on_gpu.as_ref()) {
+        for on in self.measured().filter_map(|entry| entry.on_gpu.as_ref()) {
             let kind = on.gpu.kind;
             let Some(rate) = on.gpu.bytes_per_second.filter(|_| bytes > 0) else {
                 continue;
@@ -91,7 +91,7 @@ impl SessionOutcome {
                     cpus: profile.machine.cpus,
                     memory_bytes: profile.machine.memory_bytes,
                     command: profile.command.clone(),
-                    requests: self.measured().map(|one| one.requests).sum(),
+                    requests: self.measured().map(|request| request.requests).sum(),
                 }),
             },
         }

@@ -72,7 +72,7 @@ fn profile(law: &Law, bound: Option<SloBound>) -> (Vec<Measurement>, Vec<Measure
 /// Returns the memory of the exact solution, or `None` if no configuration meets the objective.
 fn cost(from: &[Measurement], percentile: Percentile, slo_us: u64, rps: u64) -> Option<u128> {
     let each = from.iter();
-    let each = each.map(|one| one.configuration(percentile, 100 << 20).unwrap());
+    let each = each.map(|from| from.configuration(percentile, 100 << 20).unwrap());
     let profile = Profile::try_new(each.collect()).unwrap();
     let slo = Slo::try_from_us(slo_us).unwrap();
     let solution = solve(&profile, slo, Rate::from_rps(rps), Weights::PAPER).ok()?;
@@ -105,7 +105,7 @@ proptest! {
         for lowest in Percentile::ALL {
             let bound = bounded.then_some(SloBound { slo_micros: slo_us, percentile: lowest });
             let (all, measured) = profile(&law, bound);
-            for percentile in Percentile::ALL.into_iter().filter(|&one| one >= lowest) {
+            for percentile in Percentile::ALL.into_iter().filter(|&entry| entry >= lowest) {
                 for slo_us in [slo_us, slo_us / 2] {
                     prop_assert_eq!(cost(&all, percentile, slo_us, rps), cost(&measured, percentile, slo_us, rps));
                 }

@@ -120,7 +120,7 @@ pub(super) fn failed_status(
     status.configurations.clone_from(&last.configurations);
     let message: String = error.to_string().chars().take(1_000).collect();
     let mut conditions = status.conditions.iter_mut();
-    let progressing = conditions.find(|one| one.r#type == "Progressing")?;
+    let progressing = conditions.find(|condition| condition.r#type == "Progressing")?;
     "WriteFailed".clone_into(&mut progressing.reason);
     progressing.message.clone_from(&message);
     status.message = Some(message);

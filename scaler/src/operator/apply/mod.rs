@@ -60,7 +60,11 @@ impl Applier {
     /// functions that failed.
     pub async fn carry_out(&mut self, plan: &Plan) -> usize {
         let now = Instant::now();
-        let present = |key: &Key| plan.functions.iter().any(|one| one.record.key == *key);
+        let present = |key: &Key| {
+            plan.functions
+                .iter()
+                .any(|function| function.record.key == *key)
+        };
         self.waiting.retain(|key, _| present(key));
         let this = &*self;
         let is_due = |one: &&FunctionPlan| {
@@ -68,7 +72,7 @@ impl Applier {
             !one.actions.is_empty() && waiting.is_none_or(|waiting| waiting.until <= now)
         };
         let due: Vec<_> = (plan.functions.iter().filter(is_due))
-            .map(|one| async move { (one.record.key.clone(), this.function(one).await) })
+            .map(|entry| async move { (entry.record.key.clone(), this.function(entry).await) })
             .collect();
         let done: Vec<_> = futures::stream::iter(due)
             .buffer_unordered(AT_ONCE)

@@ -96,7 +96,7 @@ impl Memory {
                 .values()
                 .filter_map(|pod| pod.instance.as_ref())
         };
-        let present: BTreeSet<&str> = instances().map(|one| one.uid.as_str()).collect();
+        let present: BTreeSet<&str> = instances().map(|instance| instance.uid.as_str()).collect();
         self.seen.retain(|uid, _| present.contains(uid.as_str()));
         self.opened.retain(|uid, one| {
             present.contains(uid.as_str()) && now.saturating_sub(one.at) < BELIEVED_MS
@@ -202,14 +202,14 @@ fn group(pod: &PodRecord, one: &Instance) -> Group {
     (function, one.configuration.clone())
 }
 
-/// Returns namespaces and names of the functions whose pods are narrowed by nobody else: not by the
+/// Returns namespaces and names of the functions whose pods are narrowed by no one else: not by the
 /// owner of the Deployment, and not by the template.
 fn narrowed_by_us(observed: &Observed) -> BTreeSet<(&String, &String)> {
     let functions = observed.functions.iter().filter(|input| {
-        let function = input.prepared.as_ref().map(|one| &one.function);
-        function.is_ok_and(|one| {
-            let spec = one.template.pods.spec.as_ref();
-            one.scaling == Scaling::Operator && spec.and_then(assigned_node).is_none()
+        let function = input.prepared.as_ref().map(|prepared| &prepared.function);
+        function.is_ok_and(|function| {
+            let spec = function.template.pods.spec.as_ref();
+            function.scaling == Scaling::Operator && spec.and_then(assigned_node).is_none()
         })
     });
     let keys = functions.map(|input| &input.record.key);
@@ -220,7 +220,7 @@ fn narrowed_by_us(observed: &Observed) -> BTreeSet<(&String, &String)> {
 fn left(observed: &Observed) -> BTreeSet<(&str, &String, &String)> {
     let pods = observed.pods.values();
     let left = pods.filter_map(|pod| {
-        let one = pod.instance.as_ref().filter(|one| one.is_leaving)?;
+        let one = pod.instance.as_ref().filter(|entry| entry.is_leaving)?;
         Some((pod.place(), &pod.key.namespace, &one.function))
     });
     left.collect()

@@ -133,7 +133,7 @@ fn freed(
         })
     };
     let mut blocked = waiting.iter().zip(&places);
-    if !blocked.any(|(one, place)| is_in_the_way(one, *place).is_some()) {
+    if !blocked.any(|(entry, place)| is_in_the_way(entry, *place).is_some()) {
         return places;
     }
     let mut instances = view.instances.to_vec();
@@ -166,7 +166,7 @@ fn freed(
             .zip(&fixed)
             .filter(|(_, fixed)| fixed.is_none())
     };
-    let others: Vec<Waiting> = rest().map(|(one, _)| one.clone()).collect();
+    let others: Vec<Waiting> = rest().map(|(entry, _)| entry.clone()).collect();
     let beside = View {
         instances: &instances,
         ..*view
@@ -182,7 +182,7 @@ fn freed(
 fn with_opened<'a>(observed: &'a Observed, memory: &Memory) -> Cow<'a, Observed> {
     let mut opened = Vec::new();
     for (key, pod) in observed.pods.iter() {
-        let Some(one) = pod.instance.as_ref().filter(|one| one.gate.is_some()) else {
+        let Some(one) = pod.instance.as_ref().filter(|entry| entry.gate.is_some()) else {
             continue;
         };
         if let Some(opening) = memory.opened(one) {
@@ -205,7 +205,7 @@ fn with_opened<'a>(observed: &'a Observed, memory: &Memory) -> Cow<'a, Observed>
 fn replacements(observed: &Observed, memory: &Memory) -> Vec<Step> {
     let due = |pod: &&Arc<PodRecord>| {
         let one = pod.instance.as_ref();
-        one.is_some_and(|one| memory.is_refused(one) && !memory.is_put_off(one))
+        one.is_some_and(|instance| memory.is_refused(instance) && !memory.is_put_off(instance))
     };
     let due = observed.pods.values().filter(due);
     let steps = due.filter_map(|pod| {
@@ -277,5 +277,6 @@ fn not_selected(observed: &Observed, assembled: &Assembled, function: usize) -> 
 
 fn restricts(spec: &k8s_openapi::api::core::v1::PodSpec) -> bool {
     let affinity = spec.affinity.as_ref();
-    spec.node_selector.is_some() || affinity.is_some_and(|one| one.node_affinity.is_some())
+    spec.node_selector.is_some()
+        || affinity.is_some_and(|affinity| affinity.node_affinity.is_some())
 }

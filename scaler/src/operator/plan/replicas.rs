@@ -143,8 +143,8 @@ impl Scene<'_> {
                     add(node, 1);
                 }
             }
-            for one in self.decision.preferred.get(&index).into_iter().flatten() {
-                add(one.node, one.planned);
+            for entry in self.decision.preferred.get(&index).into_iter().flatten() {
+                add(entry.node, entry.planned);
             }
         }
         planned
@@ -152,17 +152,18 @@ impl Scene<'_> {
 
     /// Returns actions on Deployments of configurations outside the profile.
     fn unknown(&self) -> Vec<Action> {
-        let ours = self.observed.deployments.values().filter(|one| {
-            one.is_of(&self.input.record) && !self.prepared.names.contains(&one.configuration)
+        let ours = self.observed.deployments.values().filter(|deployment| {
+            deployment.is_of(&self.input.record)
+                && !self.prepared.names.contains(&deployment.configuration)
         });
-        let actions = ours.filter_map(|one| {
-            let replicas = one
+        let actions = ours.filter_map(|deployment| {
+            let replicas = deployment
                 .replicas
-                .saturating_sub(self.released(&one.configuration));
-            if replicas < one.replicas {
-                Some(scale(one, replicas))
-            } else if self.is_empty(one) {
-                Some(delete(one))
+                .saturating_sub(self.released(&deployment.configuration));
+            if replicas < deployment.replicas {
+                Some(scale(deployment, replicas))
+            } else if self.is_empty(deployment) {
+                Some(delete(deployment))
             } else {
                 None
             }
@@ -182,9 +183,9 @@ impl Scene<'_> {
 
     fn present(&self, configuration: &str) -> Option<&DeploymentRecord> {
         let present = self.observed.deployments.get(&self.key(configuration));
-        present
-            .map(AsRef::as_ref)
-            .filter(|one| one.configuration == configuration && one.is_of(&self.input.record))
+        present.map(AsRef::as_ref).filter(|deployment| {
+            deployment.configuration == configuration && deployment.is_of(&self.input.record)
+        })
     }
 
     fn key(&self, configuration: &str) -> Key {
@@ -200,10 +201,10 @@ impl Scene<'_> {
         present.replicas == 0
             && present.is_observed
             && present.pods == 0
-            && !instances.any(|(pod, one)| {
+            && !instances.any(|(pod, instance)| {
                 pod.key.namespace == present.key.namespace
-                    && one.function == present.function
-                    && one.configuration == present.configuration
+                    && instance.function == present.function
+                    && instance.configuration == present.configuration
             })
     }
 }

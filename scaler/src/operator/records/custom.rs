@@ -56,7 +56,9 @@ impl FunctionRecord {
             uid: object.uid().unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or_default(),
             is_deleting: object.metadata.deletion_timestamp.is_some(),
-            function: function.and_then(|one| one.checked()).map(Arc::new),
+            function: function
+                .and_then(|function| function.checked())
+                .map(Arc::new),
             status: status.unwrap_or_default(),
         }
     }
@@ -80,7 +82,7 @@ impl ProfileRecord {
         Self {
             key: key(object),
             version: (object.uid().unwrap_or_default(), generation),
-            profile: profile.and_then(|one| one.checked()).map(Arc::new),
+            profile: profile.and_then(|profile| profile.checked()).map(Arc::new),
         }
     }
 }

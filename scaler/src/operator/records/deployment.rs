@@ -99,14 +99,14 @@ impl DeploymentRecord {
 /// Returns the pods that a strategy replaces at a time. The API server writes both fields of a rolling
 /// update; another strategy has none of them, and is none of the operator's.
 fn rollout(strategy: Option<&DeploymentStrategy>) -> RolloutSpec {
-    let update = strategy.and_then(|one| one.rolling_update.as_ref());
+    let update = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
     let default = RolloutSpec::default();
     RolloutSpec {
         max_surge: update
-            .and_then(|one| one.max_surge.clone())
+            .and_then(|update| update.max_surge.clone())
             .unwrap_or(default.max_surge),
         max_unavailable: update
-            .and_then(|one| one.max_unavailable.clone())
+            .and_then(|update| update.max_unavailable.clone())
             .unwrap_or(default.max_unavailable),
     }
 }

@@ -42,9 +42,9 @@ impl NodeRecord {
             found.and_then(|quantity| read(&quantity.0)).unwrap_or(0)
         };
         let mut conditions = status.conditions.iter().flatten();
-        let ready = conditions.find(|one| one.type_ == "Ready");
-        let is_lost = ready.is_some_and(|one| one.status != "True");
-        let ready = ready.is_some_and(|one| one.status == "True");
+        let ready = conditions.find(|condition| condition.type_ == "Ready");
+        let is_lost = ready.is_some_and(|condition| condition.status != "True");
+        let ready = ready.is_some_and(|condition| condition.status == "True");
         let taints = spec.taints.iter().flatten();
         let keeps_away =
             |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");

@@ -108,7 +108,7 @@ impl PodRecord {
         let assigned = self
             .instance
             .as_ref()
-            .and_then(|one| one.assigned.as_deref());
+            .and_then(|instance| instance.assigned.as_deref());
         if self.node.is_empty() {
             assigned.unwrap_or_default()
         } else {
@@ -160,7 +160,7 @@ fn conditions(pod: &Pod) -> &[PodCondition] {
 
 fn is_ready(conditions: &[PodCondition]) -> bool {
     let mut all = conditions.iter();
-    all.any(|one| one.type_ == "Ready" && one.status == "True")
+    all.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 fn instance(pod: &Pod) -> Option<Instance> {
@@ -199,13 +199,16 @@ fn waiting(pod: &Pod, conditions: &[PodCondition]) -> Option<&'static str> {
     let lists = [&status.init_container_statuses, &status.container_statuses];
     let containers = lists.into_iter().flatten().flatten();
     let unready_s = since(conditions, "Ready", "False");
-    let reasons = containers.filter_map(|one| match one.state.as_ref()?.waiting.as_ref() {
-        Some(waiting) => {
-            let reason = waiting.reason.as_deref()?;
-            HOPELESS.into_iter().find(|known| *known == reason)
-        }
-        None => runs_between_crashes(one, unready_s?).then_some(CRASHES),
-    });
+    let reasons =
+        containers.filter_map(
+            |container| match container.state.as_ref()?.waiting.as_ref() {
+                Some(waiting) => {
+                    let reason = waiting.reason.as_deref()?;
+                    HOPELESS.into_iter().find(|known| *known == reason)
+                }
+                None => runs_between_crashes(container, unready_s?).then_some(CRASHES),
+            },
+        );
     reasons.max()
 }
 
@@ -233,7 +236,7 @@ fn runs_between_crashes(one: &ContainerStatus, unready_s: i64) -> bool {
 /// Returns the time at which the condition `what` got this status, in seconds since the epoch.
 fn since(conditions: &[PodCondition], what: &str, status: &str) -> Option<i64> {
     let mut all = conditions.iter();
-    let one = all.find(|one| one.type_ == what && one.status == status)?;
+    let one = all.find(|condition| condition.type_ == what && condition.status == status)?;
     Some(one.last_transition_time.as_ref()?.0.as_second())
 }
 

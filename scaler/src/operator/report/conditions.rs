@@ -91,7 +91,7 @@ fn profile(error: &Unprepared) -> Said {
 
 fn load(facts: &Facts<'_>) -> Said {
     let function = facts.input.record.function.as_ref().ok();
-    let is_static = function.is_some_and(|one| matches!(one.load, LoadSource::Static(_)));
+    let is_static = function.is_some_and(|fact| matches!(fact.load, LoadSource::Static(_)));
     match &facts.input.load {
         _ if function.is_none() => said("LoadKnown", "Unknown", "InvalidField", ""),
         Ok(_) if is_static => said("LoadKnown", "True", "Static", ""),

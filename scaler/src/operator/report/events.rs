@@ -42,13 +42,20 @@ pub(super) fn events(
     }
     let reason = |what: &str| {
         let mut all = now.conditions.iter();
-        all.find(|one| one.r#type == what).map(|one| &one.reason)
+        all.find(|condition| condition.r#type == what)
+            .map(|condition| &condition.reason)
     };
     for what in ["Ready", "LoadKnown", "Healthy"] {
-        let found = now.conditions.iter().find(|one| one.r#type == what);
+        let found = now
+            .conditions
+            .iter()
+            .find(|condition| condition.r#type == what);
         // One event tells what two conditions say.
-        let found = found.filter(|one| what == "Ready" || reason("Ready") != Some(&one.reason));
-        let wrong = found.filter(|one| is_wrong(&one.reason) && !says(before, what, &one.reason));
+        let found =
+            found.filter(|condition| what == "Ready" || reason("Ready") != Some(&condition.reason));
+        let wrong = found.filter(|condition| {
+            is_wrong(&condition.reason) && !says(before, what, &condition.reason)
+        });
         if let Some(one) = wrong {
             events.push(event(true, &one.reason, &one.message));
         }
@@ -79,7 +86,7 @@ fn is_wrong(reason: &str) -> bool {
 
 fn says(status: &InferenceFunctionStatus, what: &str, reason: &str) -> bool {
     let mut conditions = status.conditions.iter();
-    conditions.any(|one| one.r#type == what && one.reason == reason)
+    conditions.any(|condition| condition.r#type == what && condition.reason == reason)
 }
 
 fn event(is_warning: bool, reason: &str, note: &str) -> Action {

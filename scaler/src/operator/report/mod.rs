@@ -64,8 +64,8 @@ fn status(facts: &Facts<'_>) -> InferenceFunctionStatus {
             .collect(),
         observed_generation: Some(record.generation),
         load: facts.input.load.as_ref().ok().map(|load| short(*load)),
-        instances: sum(|one| one.replicas),
-        ready: sum(|one| one.ready),
+        instances: sum(|entry| entry.replicas),
+        ready: sum(|entry| entry.ready),
         configurations,
         message,
     }

@@ -17,10 +17,10 @@ const ALL: [&str; 7] = [
 
 fn scores(answer: &Value) -> Vec<(&str, i64)> {
     let list = answer.as_array().unwrap().iter();
-    list.map(|one| {
+    list.map(|answer| {
         (
-            one["Host"].as_str().unwrap(),
-            one["Score"].as_i64().unwrap(),
+            answer["Host"].as_str().unwrap(),
+            answer["Score"].as_i64().unwrap(),
         )
     })
     .collect()

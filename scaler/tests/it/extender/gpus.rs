@@ -19,13 +19,13 @@ fn with_gpus() -> Snapshot {
     let mut snapshot = cluster();
     let state = snapshot.functions.values_mut().next().unwrap();
     let mut model = state.model.as_ref().clone();
-    let all = model.profile.configurations().iter().map(|one| {
+    let all = model.profile.configurations().iter().map(|configuration| {
         let gpu = Some(GpuNeeds {
             kind: T4.parse().unwrap(),
             own_bytes: 1 << 30,
             share_permille: 500,
         });
-        let spec = ConfigurationSpec::from(*one);
+        let spec = ConfigurationSpec::from(*configuration);
         Configuration::try_new(ConfigurationSpec { gpu, ..spec }).unwrap()
     });
     model.profile = Profile::try_new(all.collect()).unwrap();
@@ -63,7 +63,7 @@ fn ask(snapshot: &Snapshot) -> (Value, Value) {
         Spread::default(),
         &Form::Names(names.to_vec()),
     );
-    let scores: Vec<i64> = scores.iter().map(|one| one.score).collect();
+    let scores: Vec<i64> = scores.iter().map(|entry| entry.score).collect();
     (serde_json::to_value(filtered).unwrap(), json!(scores))
 }
 

@@ -161,7 +161,7 @@ fn a_deployment_that_the_function_does_not_own_is_left_alone() {
             world.loads.insert(f.clone(), load);
             world.see();
             let plan = world.plan();
-            for action in plan.functions.iter().flat_map(|one| &one.actions) {
+            for action in plan.functions.iter().flat_map(|function| &function.actions) {
                 let harmless = match action {
                     // Refused when it turns out that there is one.
                     Action::Apply { is_present, .. } => !is_present,
@@ -209,12 +209,12 @@ fn an_unknown_load_releases_nothing() {
         plan.snapshot
             .functions
             .values()
-            .all(|one| one.load.is_none())
+            .all(|function| function.load.is_none())
     );
     assert!(
         plan.snapshot
             .functions
             .values()
-            .all(|one| one.decision.capacity > Rate::ZERO)
+            .all(|function| function.decision.capacity > Rate::ZERO)
     );
 }

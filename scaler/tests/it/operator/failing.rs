@@ -145,7 +145,7 @@ fn pass(world: &mut World) -> (BTreeMap<String, Condition>, Vec<String>) {
     world.see();
     let status = &world.now.functions[&Key::new(NAMESPACE, "f")].status;
     let conditions = status.conditions.iter();
-    let all = conditions.map(|one| (one.r#type.clone(), one.clone()));
+    let all = conditions.map(|condition| (condition.r#type.clone(), condition.clone()));
     (all.collect(), events)
 }
 

@@ -61,7 +61,7 @@ fn world(function: Value, milli_rps: u64) -> World {
 
 fn template(world: &mut World) -> Value {
     let plan = world.plan();
-    let mut actions = plan.functions.iter().flat_map(|one| &one.actions);
+    let mut actions = plan.functions.iter().flat_map(|function| &function.actions);
     let found = actions.find_map(|action| match action {
         Action::Apply { object, .. } => Some(object["spec"]["template"].clone()),
         _ => None,

@@ -26,9 +26,9 @@ fn load(world: &mut World, milli_rps: u64) {
 
 /// Returns the nodes that Deployments have pods planned on.
 fn planned(world: &World) -> Spots {
-    let deployments = world.now.deployments.values().flat_map(|one| {
-        let spots = one.planned.iter();
-        spots.map(|(node, count)| ((one.key.name.clone(), node.clone()), *count))
+    let deployments = world.now.deployments.values().flat_map(|deployment| {
+        let spots = deployment.planned.iter();
+        spots.map(|(node, count)| ((deployment.key.name.clone(), node.clone()), *count))
     });
     deployments.collect()
 }
@@ -301,8 +301,13 @@ fn a_pod_that_leaves_for_ever_keeps_no_other_waiting() {
     world.kubelets();
     fill_nodes(&mut world);
     let node = found(&world).keys().next().unwrap().1.clone();
-    for one in world.now.nodes.values_mut().filter(|one| one.name != node) {
-        Arc::make_mut(one).allocatable.cpu_millis = 16_000;
+    for node in world
+        .now
+        .nodes
+        .values_mut()
+        .filter(|entry| entry.name != node)
+    {
+        Arc::make_mut(node).allocatable.cpu_millis = 16_000;
     }
     for pod in world.now.pods.values_mut() {
         Arc::make_mut(pod).instance.as_mut().unwrap().is_leaving = true;
@@ -341,7 +346,7 @@ fn pods_that_nobody_plans_for_are_opened_without_a_node() {
     let opened = reasons(&steps);
     assert!(!opened.is_empty());
     assert!(
-        opened.iter().all(|one| *one == ("unplanned", None)),
+        opened.iter().all(|reason| *reason == ("unplanned", None)),
         "{opened:?}"
     );
 }
@@ -361,7 +366,7 @@ fn without_room_pods_are_opened_for_the_scheduler() {
     assert!(
         reasons(&steps)
             .iter()
-            .all(|one| *one == ("unplanned", None)),
+            .all(|reason| *reason == ("unplanned", None)),
         "{steps:?}"
     );
     assert!(!steps.is_empty());

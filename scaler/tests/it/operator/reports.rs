@@ -24,7 +24,9 @@ fn status(world: &mut World) -> (InferenceFunctionStatus, Vec<String>) {
 
 fn said(status: &InferenceFunctionStatus, what: &str) -> (String, String) {
     let mut conditions = status.conditions.iter();
-    let one = conditions.find(|one| one.r#type == what).unwrap();
+    let one = conditions
+        .find(|condition| condition.r#type == what)
+        .unwrap();
     (one.status.clone(), one.reason.clone())
 }
 

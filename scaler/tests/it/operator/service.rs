@@ -25,17 +25,20 @@ fn instances(world: &World) -> u32 {
 
 fn as_profiled(world: &mut World) -> Option<Condition> {
     let plan = world.plan();
-    let status = plan.functions[0].actions.iter().find_map(|one| match one {
-        Action::Status(status) => Some((**status).clone()),
-        _ => None,
-    });
+    let status = plan.functions[0]
+        .actions
+        .iter()
+        .find_map(|action| match action {
+            Action::Status(status) => Some((**status).clone()),
+            _ => None,
+        });
     let status = status.unwrap_or_else(|| {
         world.now.functions[&Key::new(NAMESPACE, "f")]
             .status
             .clone()
     });
     let mut all = status.conditions.into_iter();
-    all.find(|one| one.r#type == "AsProfiled")
+    all.find(|condition| condition.r#type == "AsProfiled")
 }
 
 /// Largest latency of the configurations that serve, in microseconds.

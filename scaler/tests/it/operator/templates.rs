@@ -11,7 +11,7 @@ use crate::operator::world::{NAMESPACE, World, function, object, profile};
 
 fn applied(world: &mut World) -> Vec<Value> {
     let plan = world.plan();
-    let actions = plan.functions.iter().flat_map(|one| &one.actions);
+    let actions = plan.functions.iter().flat_map(|function| &function.actions);
     let objects = actions.filter_map(|action| match action {
         Action::Apply { object, .. } => Some(object.clone()),
         _ => None,

@@ -139,7 +139,10 @@ impl World {
         let troubles = troubles(&pods, &nodes, now_s, 300);
         let mut inputs = Vec::new();
         for record in seen.functions.values() {
-            let window_ms = record.function.as_ref().map_or(60_000, |one| one.window_ms);
+            let window_ms = record
+                .function
+                .as_ref()
+                .map_or(60_000, |entry| entry.window_ms);
             let peak = self.peaks.entry(record.key.clone());
             let peak = peak.or_insert_with(|| LoadPeak::try_new(window_ms).unwrap());
             let load = self.loads.get(&record.key).copied().unwrap_or(0);
@@ -222,13 +225,15 @@ impl World {
                 key,
                 version,
                 replicas,
-            } => self.write(key, version, |one| {
-                one.replicas = *replicas;
-                one.is_observed = false;
+            } => self.write(key, version, |entry| {
+                entry.replicas = *replicas;
+                entry.is_observed = false;
             }),
             Action::Delete { key, uid, version } => {
                 let present = self.now.deployments.get(key);
-                let same = present.is_some_and(|one| one.uid == *uid && one.version == *version);
+                let same = present.is_some_and(|deployment| {
+                    deployment.uid == *uid && deployment.version == *version
+                });
                 if same {
                     self.now.deployments.remove(key);
                 }
@@ -274,13 +279,13 @@ impl World {
         let rollout = object["spec"]["strategy"]["rollingUpdate"].clone();
         let rollout: RolloutSpec = serde_json::from_value(rollout).unwrap();
         if is_present {
-            return self.write(key, text("/metadata/resourceVersion"), |one| {
-                one.replicas = replicas;
-                one.template_hash = Some(hash.clone());
-                one.preferred = preferred.clone();
-                one.planned = planned.clone();
-                one.rollout = rollout.clone();
-                one.is_observed = false;
+            return self.write(key, text("/metadata/resourceVersion"), |entry| {
+                entry.replicas = replicas;
+                entry.template_hash = Some(hash.clone());
+                entry.preferred = preferred.clone();
+                entry.planned = planned.clone();
+                entry.rollout = rollout.clone();
+                entry.is_observed = false;
             });
         }
         if self.now.deployments.contains_key(key) {
@@ -349,10 +354,10 @@ impl World {
 
     fn pods_of(&self, deployment: &DeploymentRecord) -> Vec<Arc<PodRecord>> {
         let of = |pod: &&Arc<PodRecord>| {
-            pod.instance.as_ref().is_some_and(|one| {
-                one.function == deployment.function
-                    && one.configuration == deployment.configuration
-                    && !one.is_leaving
+            pod.instance.as_ref().is_some_and(|instance| {
+                instance.function == deployment.function
+                    && instance.configuration == deployment.configuration
+                    && !instance.is_leaving
             })
         };
         self.now.pods.values().filter(of).cloned().collect()
@@ -424,7 +429,7 @@ impl World {
             .now
             .nodes
             .values()
-            .map(|one| one.name.clone())
+            .map(|node| node.name.clone())
             .collect();
         for (number, pod) in self.now.pods.values_mut().enumerate() {
             let one = pod.instance.as_ref().unwrap();
@@ -474,7 +479,7 @@ impl World {
 
     pub fn replicas(&self) -> BTreeMap<String, u32> {
         let all = self.now.deployments.values();
-        all.map(|one| (one.key.name.clone(), one.replicas))
+        all.map(|deployment| (deployment.key.name.clone(), deployment.replicas))
             .collect()
     }
 }

@@ -14,8 +14,8 @@ fn a_plan_carries_the_loads_and_its_figures_add_up() {
         assert!(rate("carried_micro_rps") >= rate("planned_micro_rps"));
         assert!(rate("planned_micro_rps") > rate("needed_micro_rps"));
         assert!(rate("needed_micro_rps") > rate("load_micro_rps"));
-        for one in function["configurations"].as_array().unwrap() {
-            assert!(one["latency_us"].as_u64() <= one["latency_limit_us"].as_u64());
+        for entry in function["configurations"].as_array().unwrap() {
+            assert!(entry["latency_us"].as_u64() <= entry["latency_limit_us"].as_u64());
         }
     }
     let sum = |field: &str| -> u64 {
@@ -73,12 +73,15 @@ fn nodes_pods_and_inventories_of_a_cluster_are_read() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| &one["name"])
+        .map(|plan| &plan["name"])
         .collect();
     // node-a is full, node-c cordoned.
     assert_eq!(names, ["node-b"]);
     let instances = plan["nodes"][0]["instances"].as_array().unwrap();
-    let running = instances.iter().filter(|one| one["running"] == 1).count();
+    let running = instances
+        .iter()
+        .filter(|instance| instance["running"] == 1)
+        .count();
     assert_eq!(running, 1, "{instances:?}");
     assert_eq!(plan["nodes"][0]["resident_bytes"], json!(384 << 20));
 }

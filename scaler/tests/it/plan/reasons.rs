@@ -8,7 +8,7 @@ fn verdicts<'a>(plan: &'a Value, configuration: &str) -> &'a Value {
     let candidates = plan["functions"][0]["candidates"].as_array().unwrap();
     let mut found = candidates
         .iter()
-        .filter(|one| one["configuration"] == configuration);
+        .filter(|candidate| candidate["configuration"] == configuration);
     found.next().unwrap()
 }
 

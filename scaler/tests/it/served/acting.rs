@@ -98,7 +98,10 @@ async fn everything_is_done_in_order_as_planned() {
         0
     );
     let asked = api.with(|state| std::mem::take(&mut state.asked));
-    let writes: Vec<_> = asked.iter().filter(|one| one.0 != Method::GET).collect();
+    let writes: Vec<_> = asked
+        .iter()
+        .filter(|entry| entry.0 != Method::GET)
+        .collect();
     assert!(writes[0].1.starts_with(POD), "{writes:?}");
     assert!(writes[1].1.starts_with(DEPLOYMENT) && writes[1].1.contains("force=true"));
     assert!(writes[1].1.contains("fieldManager=tetris-scaler"));
@@ -224,7 +227,7 @@ async fn an_error_ends_what_follows_it() {
         state
             .asked
             .iter()
-            .filter(|one| one.1.starts_with(DEPLOYMENT))
+            .filter(|entry| entry.1.starts_with(DEPLOYMENT))
             .count()
     });
     assert_eq!(applies, 1);

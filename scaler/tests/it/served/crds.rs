@@ -124,7 +124,7 @@ fn the_command_prints_both() {
     let documents = serde_saphyr::from_multiple::<Value>(&text).unwrap();
     let names: Vec<&Value> = documents
         .iter()
-        .map(|one| &one["metadata"]["name"])
+        .map(|document| &document["metadata"]["name"])
         .collect();
     assert_eq!(
         names,
@@ -133,6 +133,6 @@ fn the_command_prints_both() {
     let columns = documents[0]["spec"]["versions"][0]["additionalPrinterColumns"]
         .as_array()
         .unwrap();
-    let columns: Vec<&Value> = columns.iter().map(|one| &one["name"]).collect();
+    let columns: Vec<&Value> = columns.iter().map(|column| &column["name"]).collect();
     assert_eq!(columns, ["Load", "Instances", "Ready", "Reason", "Age"]);
 }

@@ -122,7 +122,7 @@ fn only_a_single_node_is_an_assigned_one() {
 }
 
 fn seen(pod: &Pod) -> BTreeMap<Key, Arc<Closed>> {
-    let closed = Closed::read(pod).map(|one| (key(), Arc::new(one)));
+    let closed = Closed::read(pod).map(|losed| (key(), Arc::new(losed)));
     closed.into_iter().collect()
 }
 

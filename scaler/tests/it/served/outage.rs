@@ -18,7 +18,7 @@ use crate::heap;
 /// The longest time until all is right again: two of kube's waits of 30 s, with their jitter. The first attempt finds
 /// that the server has forgotten the watch's version, the second lists.
 const RECOVERY: Duration = Duration::from_mins(2);
-/// Number of kinds that are watched.
+/// Number of watched kinds.
 const KINDS: usize = 5;
 
 /// Lists nodes, and nothing of other kinds. Breaks all watches off when it goes away.

@@ -55,7 +55,8 @@ fn the_page_of_resources_has_every_field() {
 /// Adds a row for each field of an object, and for those below it.
 fn rows(schema: &Value, prefix: &str, page: &mut String) {
     let required = schema["required"].as_array();
-    let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|one| one == name));
+    let is_required =
+        |name: &str| required.is_some_and(|list| list.iter().any(|entry| entry == name));
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{prefix}{name}");
         let shown = if is_required(name) {
@@ -88,7 +89,7 @@ fn type_of(field: &Value) -> String {
     if let Some(choices) = field["enum"].as_array() {
         let quoted: Vec<String> = choices
             .iter()
-            .map(|one| format!("`{}`", plain(one)))
+            .map(|choice| format!("`{}`", plain(choice)))
             .collect();
         text = quoted.join(", ");
     }
@@ -99,7 +100,7 @@ fn type_of(field: &Value) -> String {
         (least, most) => format!(", {} to {}", plain(least), plain(most)),
     };
     text += &range;
-    // An object's fields have defaults of their own.
+    // An object's fields have their own defaults.
     if !field["default"].is_null() && !field["default"].is_object() {
         write!(text, "; default `{}`", plain(&field["default"])).unwrap();
     }

@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 use tower_test::mock;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Of paused time, so nobody waits for it; far beyond every backoff.
+/// Of paused time, so no one waits for it; far beyond every backoff.
 const DEADLINE: Duration = Duration::from_hours(1);
 const RETRY_AFTER: u32 = 17;
 

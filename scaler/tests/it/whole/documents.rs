@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// Name of the only configuration of [`profile`]: an instance carries 100 requests per second.
 pub const CONFIGURATION: &str = "c1500-b4-p2";
-/// Time for which a load has to stay low, in seconds.
+/// Time for which a load must stay low, in seconds.
 pub const WINDOW: u64 = 4;
 /// Digits that form the object id of [`profile`]'s tensors.
 pub const OBJECT: &str = "ab";

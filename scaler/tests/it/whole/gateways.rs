@@ -73,7 +73,7 @@ impl Gateway {
         self.state.lock().unwrap().is_silent = is_silent;
     }
 
-    /// Number of pages that were served with a request that waits.
+    /// Number of pages served with a request that waits.
     pub fn waiting_pages(&self) -> usize {
         self.state.lock().unwrap().waiting_pages
     }
@@ -100,7 +100,11 @@ impl Gateway {
             "version": 1, "gateway": self.name, "started_ms": 1_795_598_779_106_u64,
             "at_ms": passed.as_millis() as u64, "functions": functions.collect::<Vec<Value>>(),
         });
-        if state.functions.values().any(|one| one.load.waiting > 0) {
+        if state
+            .functions
+            .values()
+            .any(|function| function.load.waiting > 0)
+        {
             state.waiting_pages += 1;
         }
         page.to_string().into_response()

@@ -37,7 +37,7 @@ async fn a_replica_that_is_killed_starts_again_without_harm() {
     let world = World::new().await;
     world.api.with(|state| state.holds_pods = true);
     let mut slow = function("f");
-    // Longer than the lease: the window has to begin with the process.
+    // Longer than the lease: the window must begin with the process.
     let window = LEASE + 5;
     slow["spec"]["scaleIn"]["windowSeconds"] = window.into();
     world.loads.set("f", 450.0);

@@ -33,7 +33,7 @@ pub fn step(objects: &mut Objects, holds_pods: bool) {
 fn collect(objects: &mut Objects, resource: &str) {
     for (key, object) in objects.of(resource) {
         let owners = object["metadata"]["ownerReferences"].as_array();
-        if owners.is_some_and(|all| !all.iter().any(|one| objects.has_uid(&one["uid"]))) {
+        if owners.is_some_and(|all| !all.iter().any(|entry| objects.has_uid(&entry["uid"]))) {
             objects.remove(&key);
         }
     }
@@ -138,7 +138,8 @@ fn schedule(objects: &mut Objects) {
 /// Returns the requests of its containers, in millicores.
 fn cpu(pod: &Value) -> u64 {
     let containers = pod["spec"]["containers"].as_array().unwrap().iter();
-    let requests = containers.filter_map(|one| one["resources"]["requests"]["cpu"].as_str());
+    let requests =
+        containers.filter_map(|container| container["resources"]["requests"]["cpu"].as_str());
     requests
         .map(|text| text.trim_end_matches('m').parse::<u64>().unwrap())
         .sum()

@@ -61,8 +61,10 @@ fn names(state: &State) -> Vec<String> {
 fn check_marks(world: &World, released: &[String]) {
     world.api.with(|state| {
         assert_eq!(asked_for(state, "f"), Some(3));
-        let falls = state.asked.iter().position(|one| {
-            one.resource == "deployments" && one.is_write() && one.body["spec"]["replicas"] == 3
+        let falls = state.asked.iter().position(|entry| {
+            entry.resource == "deployments"
+                && entry.is_write()
+                && entry.body["spec"]["replicas"] == 3
         });
         let (before, after) = state.asked.split_at(falls.unwrap());
         // Gates are opened by other writes.
@@ -72,9 +74,9 @@ fn check_marks(world: &World, released: &[String]) {
         let mut marked: Vec<&String> = before
             .iter()
             .filter(is_mark)
-            .map(|one| {
-                assert_eq!(one.body["metadata"]["annotations"][COST], "-100");
-                &one.name
+            .map(|before| {
+                assert_eq!(before.body["metadata"]["annotations"][COST], "-100");
+                &before.name
             })
             .collect();
         marked.sort();
@@ -87,7 +89,7 @@ fn check_marks(world: &World, released: &[String]) {
 /// last version.
 fn check_deletion(world: &World) {
     let all = world.writes("deployments");
-    let deleted = all.iter().position(|one| one.verb == "delete").unwrap();
+    let deleted = all.iter().position(|write| write.verb == "delete").unwrap();
     let scaled = &all[deleted - 1];
     assert_eq!(scaled.body["spec"], json!({"replicas": 0}));
     assert_eq!(all[deleted].code, 200, "it was not tried too early");

@@ -56,7 +56,7 @@ async fn under_siege_the_scaler_scales_within_its_memory_and_gives_it_back() {
             return;
         }
     };
-    // On threads of their own: what the test asks waits for no hostile client.
+    // On their own threads: what the test asks waits for no hostile client.
     let hostile = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

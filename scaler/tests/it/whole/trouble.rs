@@ -5,14 +5,18 @@ use crate::whole::world::{World, asked_for, instances};
 
 fn lists(state: &State, resource: &str) -> usize {
     let all = state.asked.iter();
-    all.filter(|one| {
-        one.verb == "list" && one.resource == resource && !one.query.contains_key("continue")
+    all.filter(|entry| {
+        entry.verb == "list" && entry.resource == resource && !entry.query.contains_key("continue")
     })
     .count()
 }
 
 fn watches(state: &State) -> usize {
-    state.asked.iter().filter(|one| one.verb == "watch").count()
+    state
+        .asked
+        .iter()
+        .filter(|entry| entry.verb == "watch")
+        .count()
 }
 
 #[tokio::test]
@@ -68,10 +72,10 @@ async fn watches_that_end_are_taken_up_again() {
     let asked = world.writes("deployments");
     let asked: Vec<(&str, u64)> = asked
         .iter()
-        .map(|one| {
+        .map(|write| {
             (
-                &one.name[..1],
-                one.body["spec"]["replicas"].as_u64().unwrap(),
+                &write.name[..1],
+                write.body["spec"]["replicas"].as_u64().unwrap(),
             )
         })
         .collect();
@@ -109,7 +113,7 @@ async fn writes_that_fail_are_tried_again_and_others_go_on() {
     world.until_ready("g", 3).await;
     world
         .until("it is tried again", |state| {
-            let failed = state.asked.iter().filter(|one| one.code == 500);
+            let failed = state.asked.iter().filter(|entry| entry.code == 500);
             failed.count() >= 2
         })
         .await;

@@ -119,7 +119,7 @@ impl World {
     pub fn writes(&self, resource: &str) -> Vec<Asked> {
         self.api.with(|state| {
             let all = state.writes("").into_iter();
-            all.filter(|one| one.resource == resource)
+            all.filter(|write| write.resource == resource)
                 .cloned()
                 .collect()
         })
@@ -145,10 +145,10 @@ impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.api.with(|state| {
-                for one in state.asked.iter().rev().take(20).rev() {
+                for entry in state.asked.iter().rev().take(20).rev() {
                     println!(
                         "{} {} {} {} {}",
-                        one.code, one.by, one.verb, one.resource, one.name
+                        entry.code, entry.by, entry.verb, entry.resource, entry.name
                     );
                 }
                 for (id, function) in state.objects.of("inferencefunctions") {
@@ -158,7 +158,7 @@ impl Drop for World {
             return;
         }
         let denied = self.api.with(|state| {
-            let denied = state.asked.iter().filter(|one| one.code == 403);
+            let denied = state.asked.iter().filter(|entry| entry.code == 403);
             denied.cloned().collect::<Vec<Asked>>()
         });
         assert!(denied.is_empty(), "the manifests do not let it: {denied:?}");
@@ -201,8 +201,8 @@ pub fn condition(state: &State, function: &str, what: &str) -> Value {
     let found = state
         .objects
         .get(&id("inferencefunctions", "blue", function));
-    let conditions = found.and_then(|one| one["status"]["conditions"].as_array());
+    let conditions = found.and_then(|entry| entry["status"]["conditions"].as_array());
     let mut conditions = conditions.into_iter().flatten();
-    let found = conditions.find(|one| one["type"] == what);
+    let found = conditions.find(|condition| condition["type"] == what);
     found.cloned().unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{Rounds, fuse};
 
-/// Files that are passed in a round.
+/// Files passed in a round.
 const PASSED: u64 = 4;
 
 /// The directory with such files.

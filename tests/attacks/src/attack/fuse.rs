@@ -168,7 +168,7 @@ impl<'a> Request<'a> {
             }
             BROKEN if offset >= WHOLE => reply(device, self.unique, -EIO, &[]),
             BROKEN => self.reply(device, &content(self.node, offset, size.into())),
-            // Nobody answers.
+            // No one answers.
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use super::Rounds;
 use crate::model;
 
 const MODEL_BYTES: usize = 6 << 20;
-/// Models that are mapped at a time. The room of a store ends before.
+/// Models mapped at a time. The room of a store ends before.
 const MODELS: usize = 200;
 
 pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {

@@ -70,7 +70,7 @@ impl Images {
     fn mounted(&self, which: usize, on: &Path) -> Result<Mounted> {
         let (image, _) = self.images.get(which).context("there are two")?;
         run(Command::new("losetup").arg("--detach").arg(&self.device))?;
-        // The kernel detaches when the daemon has closed the last file of the image that was mounted.
+        // The kernel detaches when the daemon has closed the last file of the mounted image.
         let end = Instant::now() + DETACHED;
         while let Err(error) = run(Command::new("losetup").arg(&self.device).arg(image)) {
             if Instant::now() > end {

@@ -1,7 +1,7 @@
 //! Leases on all files of the attacker's store, so that a plain open of one waits for 45 s.
 //!
 //! A lease needs the user id of the file's owner. Root of a container can take it where the volume is a plain mount, and
-//! nobody has it where the volume is idmapped.
+//! no one has it where the volume is idmapped.
 
 use std::time::Duration;
 

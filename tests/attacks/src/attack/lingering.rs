@@ -1,4 +1,4 @@
-//! Sockets whose last close waits: a TCP socket with a full send buffer and SO_LINGER, whose other side nobody reads.
+//! Sockets whose last close waits: a TCP socket with a full send buffer and SO_LINGER, whose other side no one reads.
 //!
 //! The thread that closes the last descriptor of one waits for as long as its maker said.
 
@@ -21,7 +21,7 @@ use crate::client::{Raw, greeting};
 
 /// Longer than anybody waits.
 const LINGER_SECS: i32 = 3600;
-/// Sockets that are passed in a round.
+/// Sockets passed in a round.
 const SOCKETS: usize = 40;
 /// Sockets that a client of the daemon's sees as one more message after it has said hello.
 const PAUSE: Duration = Duration::from_secs(2);

@@ -47,7 +47,7 @@ pub enum Attack {
     Headers,
     /// Clients that do not read their answers, and ones that send a byte each second
     Unread,
-    /// 250,000 locks on files of its own
+    /// 250,000 locks on its own files
     Locks,
     /// POSIX and OFD read locks on every object of its store
     PosixLocks,
@@ -55,7 +55,7 @@ pub enum Attack {
     Leases,
     /// Models that stay mapped, and sparse files
     Hoard,
-    /// Tiny files without end, each with an object and records of its own
+    /// Tiny files without end, each with an object and its own records
     Inodes,
     /// Files that give a few bytes a second, or none
     Slow,
@@ -80,7 +80,7 @@ pub enum Attack {
 pub struct Context {
     /// Its volume.
     pub store: PathBuf,
-    /// A directory of its own.
+    /// Its own directory.
     pub scratch: PathBuf,
     /// Ports that the daemon serves.
     pub pages: Vec<SocketAddr>,

@@ -15,7 +15,7 @@ use super::{Rounds, fuse};
 use crate::client::Raw;
 use crate::model;
 
-/// Files of each kind that are passed in a round.
+/// Files of each kind passed in a round.
 const PASSED: u64 = 6;
 
 /// Such files.
@@ -23,7 +23,7 @@ const PASSED: u64 = 6;
 pub struct Files {
     /// Directory of the file system in user space.
     user_space: Option<PathBuf>,
-    /// Local files whose readers wait: the kernel asks for permission, and nobody answers. They stand for a local
+    /// Local files whose readers wait: the kernel asks for permission, and no one answers. They stand for a local
     /// file system that does not answer.
     local: Option<(Vec<PathBuf>, Fanotify)>,
 }
@@ -63,7 +63,7 @@ fn local(scratch: &Path) -> Result<(Vec<PathBuf>, Fanotify)> {
 }
 
 pub(super) fn run(rounds: &Rounds<'_>, files: Files) -> Result<()> {
-    // Dropped at the end: until then nobody answers.
+    // Dropped at the end: until then no one answers.
     let (locals, _asks) = files.local.unzip();
     rounds.repeat(Duration::from_secs(3), |round, tally| {
         let mut held = Vec::new();

@@ -30,11 +30,11 @@ const REQUESTS: usize = 2_000;
 enum Slow {
     /// A message of the store's socket, a byte each second.
     Message,
-    /// Requests of the store's socket whose answers nobody reads.
+    /// Requests of the store's socket whose answers no one reads.
     Answers,
     /// The head of a request for a page, a byte each second.
     Head,
-    /// A page that nobody reads.
+    /// A page that no one reads.
     Page,
 }
 

@@ -101,7 +101,7 @@ impl Program {
         self.lines.try_iter().collect()
     }
 
-    /// Tells it to end, and waits for that. Returns what it said that nobody had read.
+    /// Tells it to end, and waits for that. Returns what it said that no one had read.
     pub fn stop(mut self) -> Vec<Line> {
         drop(self.child.stdin.take());
         let mut rest = Vec::new();

@@ -1,4 +1,4 @@
-//! Each attack on a daemon of its own. While it is made, a victim in another namespace gets all its loads from the
+//! Each attack on its own daemon. While it is made, a victim in another namespace gets all its loads from the
 //! daemon, volumes come and go, probes are answered and passes are made; after it, nothing is left of it.
 
 use std::fs;
@@ -16,7 +16,7 @@ use crate::victim::Victim;
 
 const MIB: u64 = 1 << 20;
 
-/// An attack of which it matters only that nobody else notices.
+/// An attack of which it matters only that no one else notices.
 fn nobody_else_notices(name: &str, more: &[&str]) {
     let Some(mut scene) = Scene::new(&Options::default()) else {
         return;
@@ -102,7 +102,7 @@ fn posix_locks_on_objects_pin_their_own_store_alone() {
     nobody_else_notices("posix-locks", &[]);
 }
 
-/// The volume is a plain mount, as for pods with users of their own and on kernels before 6.3.
+/// The volume is a plain mount, as for pods with their own users and on kernels before 6.3.
 #[test]
 fn nothing_waits_for_leases_of_a_containers_root() {
     let options = Options {
@@ -240,7 +240,7 @@ fn malformed_messages_end_their_own_connection() {
     nobody_else_notices("frames", &[]);
 }
 
-/// A connection that is held for longer than the limits say is a wrong result of the attack itself.
+/// A connection held for longer than the limits say is a wrong result of the attack itself.
 #[test]
 fn clients_that_do_not_read_or_send_a_byte_a_second_are_cut_off() {
     let options = Options {

@@ -42,7 +42,7 @@ fn a_lie_about_a_derived_tensor_reaches_no_other_service_account() {
     // Its own service account takes its word; that is what the account is for.
     let friend = node.pod_of_account("blue", "friend", "web", USER);
     assert_eq!(derive(&friend, 1), (LIE, false));
-    // Nobody else does, whatever the pods' users and names are.
+    // No one else does, whatever the pods' users and names are.
     for (namespace, name, account) in [
         ("blue", "batch", "batch"),
         ("blue", "default", "default"),

@@ -95,7 +95,7 @@ impl Times {
     }
 }
 
-/// A namespace that is deleted and made again, by somebody else each time.
+/// A namespace that is deleted and made again, by someone else each time.
 struct Reborn {
     times: u64,
     pod: Option<Pod>,

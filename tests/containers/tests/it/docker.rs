@@ -40,7 +40,7 @@ pub fn disk() -> TempDir {
     builder.prefix(&name).tempdir_in(DISK).unwrap()
 }
 
-/// A container that was started.
+/// A started container.
 pub struct Container {
     pub id: String,
 }
@@ -142,7 +142,7 @@ pub fn missing() -> Option<String> {
     sees_other_mounts().then(|| "the Docker daemon runs in another mount namespace".to_owned())
 }
 
-/// Directories that are mounted here mean nothing to a daemon in another mount namespace.
+/// Directories mounted here mean nothing to a daemon in another mount namespace.
 fn sees_other_mounts() -> bool {
     let Ok(pid) = std::fs::read_to_string("/run/docker.pid") else {
         return true;

@@ -1,4 +1,4 @@
-//! The image of the daemon for GPUs, as `deploy/images` makes it: it runs, and loads the driver that is mounted into it.
+//! The image of the daemon for GPUs, as `deploy/images` makes it: it runs, and loads the driver mounted into it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Containers that mean harm, beside good ones of the same namespace: nobody else notices, and nothing is lost.
+//! Containers that mean harm, beside good ones of the same namespace: no one else notices, and nothing is lost.
 
 use std::io::Write;
 
@@ -87,7 +87,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Nothing was lost, nothing added that is not what its name says, and what nobody holds goes.
+    /// Nothing was lost, nothing added that is not what its name says, and what no one holds goes.
     fn end_whole(self) {
         for object in objects(&self.store) {
             let found = self

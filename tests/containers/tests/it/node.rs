@@ -16,7 +16,7 @@ use crate::wait::until_so;
 
 const MIB: u64 = 1 << 20;
 const DRIVER: &str = "csi.tetris.dev";
-/// Users of the processes that have a socket of their own.
+/// Users of the processes that have their own socket.
 const USERS: [(&str, u32); 2] = [("broker", 9460), ("cluster", 9461)];
 
 /// Settings of the tmpfs, and the fate of unmapped objects.
@@ -250,7 +250,7 @@ expire_after_secs = 2
     fs::write(host.config().join("node.toml"), config).unwrap();
 }
 
-/// Objects of a store that somebody holds, as their inodes.
+/// Objects of a store that someone holds, as their inodes.
 pub fn held(store: &Store) -> Vec<u64> {
     let held = objects(store)
         .into_iter()

@@ -140,7 +140,7 @@ pub struct GroupPoint {
 }
 
 impl GroupPoint {
-    /// Share of the tensors that is mapped by 2 MiB pages, in percent.
+    /// Share of the tensors mapped by 2 MiB pages, in percent.
     pub fn large_pages_percent(&self) -> f64 {
         100.0 * self.processes.large_pages as f64 / self.logical_bytes.max(1) as f64
     }

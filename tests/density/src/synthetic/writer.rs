@@ -37,7 +37,7 @@ impl View for Lazy<'_> {
     }
 }
 
-/// Writes a model to a file, and waits until the file can be recognized by its time stamp: nobody loads models the moment they
+/// Writes a model to a file, and waits until the file can be recognized by its time stamp: no one loads models the moment they
 /// are written.
 pub fn write(model: &Model, seed: u64, path: &Path) -> Result<()> {
     let tensors = model.tensors.iter().map(|spec| {

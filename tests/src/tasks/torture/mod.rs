@@ -165,7 +165,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Writes over every tensor of a model: nobody else may ever see it (INV-2).
+    /// Writes over every tensor of a model: no one else may ever see it (INV-2).
     fn scribble(&mut self) -> anyhow::Result<()> {
         let options = self.options().with_access(Access::CopyOnWrite);
         let known = &self.models[self.random.random_range(0..self.models.len())];

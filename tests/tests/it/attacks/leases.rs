@@ -20,7 +20,7 @@ use tetris_tests::scratch::Scratch;
 
 use crate::lease::Lease;
 
-/// A store with one model of some objects, which nobody maps.
+/// A store with one model of some objects, which no one maps.
 struct Site {
     scratch: Scratch,
     model: PathBuf,

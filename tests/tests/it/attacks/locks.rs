@@ -1,4 +1,4 @@
-//! Locks and leases of a process that may only read: on files of its own, and on objects.
+//! Locks and leases of a process that may only read: on its own files, and on objects.
 
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Read};
@@ -51,7 +51,7 @@ impl Ground {
         }
     }
 
-    /// On a tmpfs that nobody else uses. Needs root.
+    /// On a tmpfs that no one else uses. Needs root.
     fn alone() -> Self {
         let mount = Mount::tmpfs("size=64m").unwrap();
         let dir = tempfile::tempdir_in(mount.path()).unwrap();
@@ -67,7 +67,7 @@ impl Ground {
         }
     }
 
-    /// New objects that nobody holds, the oldest first.
+    /// New objects that no one holds, the oldest first.
     fn objects(&self, numbers: std::ops::Range<u32>) -> Vec<ObjectRef> {
         let publish = |number: u32| {
             let published = self.store.publish(&number.to_le_bytes(), Access::ReadOnly);
@@ -100,7 +100,7 @@ impl Ground {
     }
 }
 
-/// Everything that nobody holds goes at once.
+/// Everything that no one holds goes at once.
 fn expire_at_once(file: &mut ConfigFile) {
     file.policy.store.expiry = Expiry::Fixed;
     file.policy.store.keep_alive_secs = 0;
@@ -170,7 +170,7 @@ fn locks_of_others_do_not_lengthen_a_pass() {
     drop(hostile);
 }
 
-/// A POSIX read lock was not among the counted ones: the plan proposed the same objects 64 times, and nobody else's.
+/// A POSIX read lock was not among the counted ones: the plan proposed the same objects 64 times, and no one else's.
 #[test]
 fn a_posix_read_lock_pins_its_objects_and_no_others() {
     let ground = Ground::new();

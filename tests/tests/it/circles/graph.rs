@@ -87,7 +87,7 @@ fn definition(
         }
         "self" => rest = &rest[1..],
         "super" => {
-            while rest.first().is_some_and(|one| one == "super") {
+            while rest.first().is_some_and(|entry| entry == "super") {
                 at.pop()?;
                 rest = &rest[1..];
             }
@@ -144,7 +144,7 @@ fn components(arrows: &Arrows) -> Vec<BTreeSet<String>> {
         .collect();
     let mut found: Vec<BTreeSet<String>> = Vec::new();
     for (from, seen) in &reach {
-        if found.iter().any(|one| one.contains(*from)) {
+        if found.iter().any(|entry| entry.contains(*from)) {
             continue;
         }
         let members: BTreeSet<String> = seen

@@ -237,7 +237,7 @@ impl Visit<'_> for Collector {
         let names = path
             .segments
             .iter()
-            .map(|one| one.ident.to_string())
+            .map(|segment| segment.ident.to_string())
             .collect();
         self.module.named.push(names);
         visit::visit_path(self, path);

@@ -327,7 +327,7 @@ proptest! {
             }
         }
         prop_assert!(pieces.next().is_none());
-        prop_assert!(plan.groups().iter().all(|one| one.span() <= group && one.bytes() > 0));
+        prop_assert!(plan.groups().iter().all(|entry| entry.span() <= group && entry.bytes() > 0));
         let mut progress = Progress::new(&plan);
         let count = plan.groups().len();
         let first = order.index(count);

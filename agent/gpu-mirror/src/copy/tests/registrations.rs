@@ -139,7 +139,7 @@ fn an_object_is_registered_in_pieces_and_its_copies_are_split_there() {
     let found = registrar.find(&part, 1).unwrap();
     let places = found
         .iter()
-        .map(|one| (one.memory.offset(), one.memory.bytes().len()));
+        .map(|length| (length.memory.offset(), length.memory.bytes().len()));
     let expected = [(16_000, 384), (16_384, 16_384), (32_768, 3232)];
     assert_eq!(places.collect::<Vec<_>>(), expected);
     drop(found);

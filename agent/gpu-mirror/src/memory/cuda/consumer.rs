@@ -26,7 +26,7 @@ unsafe extern "C" fn run(wait: *mut c_void) {
     }
 }
 
-/// Queues `wait` on a stream: work that is queued there later runs after it has returned.
+/// Queues `wait` on a stream: work queued there later runs after it has returned.
 pub(super) fn queue(
     context: &Arc<CudaContext>,
     stream: StreamHandle,

@@ -91,7 +91,7 @@ impl CudaRegistration {
     /// the device only reads them; without it the driver accepts only pages that the processor may
     /// write at this moment.
     ///
-    /// Not for other contexts (`CU_MEMHOSTREGISTER_PORTABLE`): each device has mappings of its own,
+    /// Not for other contexts (`CU_MEMHOSTREGISTER_PORTABLE`): each device has its own mappings,
     /// and the driver would make page tables of all devices for each of them.
     pub(super) fn new(
         context: &Arc<CudaContext>,

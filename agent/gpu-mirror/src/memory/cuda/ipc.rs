@@ -3,7 +3,7 @@
 //! Importers can write: these mappings have no protection. Only other processes can open a handle,
 //! in practice only processes in the exporter's PID namespace. The driver may place several small
 //! allocations in one block, and a handle gives access to the whole block. So chunks are multiples
-//! of 2 MiB, each a block of its own.
+//! of 2 MiB, each its own block.
 #![expect(unsafe_code, reason = "calls into the driver")]
 
 use std::ffi::c_char;

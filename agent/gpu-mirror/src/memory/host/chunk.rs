@@ -160,7 +160,7 @@ impl HostChunk {
 pub(super) struct Witness(OwnedFd);
 
 impl Witness {
-    /// Returns true if nobody has a descriptor or a mapping of the chunk, now or within
+    /// Returns true if no one has a descriptor or a mapping of the chunk, now or within
     /// [`LETTING_GO`].
     pub(super) fn is_alone(&self) -> bool {
         let end = Instant::now() + LETTING_GO;

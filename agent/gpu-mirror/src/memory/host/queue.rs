@@ -1,4 +1,4 @@
-//! A stream of the simulated device that runs a consumer's steps in order, on a thread of its own.
+//! A stream of the simulated device that runs a consumer's steps in order, on its own thread.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};

@@ -16,7 +16,7 @@ use crate::server::mailbox::Post;
 use crate::server::object_limit::ObjectPermit;
 use crate::server::state::{Chunks, Held};
 
-/// A model that is held until this value is dropped.
+/// A model held until this value is dropped.
 pub(super) struct Lease<D: DeviceMemory> {
     core: Arc<Core<D>>,
     held: Held,

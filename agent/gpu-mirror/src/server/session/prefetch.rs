@@ -1,4 +1,4 @@
-//! A model that is held on a device for a client that does not map it.
+//! A model held on a device for a client that does not map it.
 
 use std::time::{Duration, Instant};
 

@@ -148,7 +148,7 @@ impl Fixture {
         Ok(Client { held, mailbox })
     }
 
-    /// Returns the worker and its jobs, whose chunks exist; it ends when nobody has the sender.
+    /// Returns the worker and its jobs, whose chunks exist; it ends when no one has the sender.
     fn worker(&mut self) -> (Worker<HostDevice>, Sender<Job>, Receiver<Job>) {
         let (sender, copies) = self.make();
         let worker = Worker {

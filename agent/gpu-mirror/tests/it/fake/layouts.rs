@@ -21,7 +21,7 @@ const FOLDER: &str = "TETRIS_MIRROR_FOLDER";
 const OBJECTS: &str = "TETRIS_MIRROR_OBJECTS";
 /// Length of the fused weight and of the small tensors' object, in KiB.
 const KIB: [usize; 2] = [3000, 8];
-/// Begin of the part of the fused weight that has a name of its own.
+/// Begin of the part of the fused weight that has its own name.
 const PART: usize = 1000 << 10;
 
 fn key() -> LayoutKey {
@@ -78,7 +78,7 @@ fn acquire<D: DeviceMemory>(folder: &Path, layout: &Layout, device: D) -> Acquir
     model
 }
 
-/// Reads each tensor from the device, and compares it with the bytes that were recorded.
+/// Reads each tensor from the device, and compares it with the recorded bytes.
 fn check<D: DeviceMemory>(layout: &Layout, model: &Acquired<D>) {
     let whole = [content("fused", KIB[0]), content("small", KIB[1])];
     for tensor in &layout.tensors {

@@ -12,7 +12,7 @@ use crate::mirror::{self, LONG, MIB, content, eventually};
 
 /// Room for two of the models, which have 4 chunks of 4 MiB each.
 const ROOM_MIB: i32 = 32;
-/// Number of chunks that are created at the start.
+/// Number of chunks created at the start.
 const CHUNKS: u64 = ROOM_MIB as u64 / 4;
 
 fn config() -> ServerConfig {

@@ -8,7 +8,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// An account that somebody has the token of.
+/// An account that someone has the token of.
 pub struct Account {
     name: &'static str,
     runtime: Runtime,
@@ -50,7 +50,7 @@ impl Account {
         })
     }
 
-    /// Sends a request. A refusal for another reason, such as an invalid object, is an error: it says nothing about rights.
+    /// Sends a request. A refusal for another reason, e.g. an invalid object, is an error: it says nothing about rights.
     fn ask(&self, method: &Method, path: &str, kind: &str, body: &Value) -> Result<Answer> {
         let body = if body.is_null() {
             Vec::new()

@@ -230,7 +230,7 @@ impl Drop for EmptyNodes {
     fn drop(&mut self) {
         for name in EMPTY_NODES {
             let _there_is_none = Kubectl.run(&["delete", "node", name, "--ignore-not-found"]);
-            // Nobody else ends the pods of a node that has no kubelet.
+            // No one else ends the pods of a node that has no kubelet.
             let field = format!("--field-selector=spec.nodeName={name}");
             let now = ["--force", "--grace-period=0", "--ignore-not-found"];
             for namespace in [NAMESPACE, SYSTEM] {

@@ -128,9 +128,9 @@ fn follow(python: &str) -> Result<()> {
     wait_for("the gateways to be known, and no load", || {
         let function = Kubectl.json(&["get", "inferencefunction/served", "-n", NAMESPACE])?;
         let mut conditions = list(&function["status"]["conditions"]).iter();
-        let known = conditions.find(|one| one["type"] == "LoadKnown");
+        let known = conditions.find(|condition| condition["type"] == "LoadKnown");
         ensure!(
-            known.is_some_and(|one| one["status"] == "True"),
+            known.is_some_and(|condition| condition["status"] == "True"),
             "{}",
             function["status"]
         );
@@ -306,7 +306,7 @@ fn pods(selector: &str, namespace: &str) -> Result<Vec<Value>> {
 
 fn is_ready(pod: &Value) -> bool {
     let mut conditions = list(&pod["status"]["conditions"]).iter();
-    conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 /// Says a figure, also when the test passes.
@@ -327,7 +327,7 @@ pub fn served(image: &str) -> Result<Objects> {
 fn replicas() -> Result<u64> {
     let found = Kubectl.json(&["get", "deployments", "-n", NAMESPACE])?;
     let each = list(&found["items"]).iter();
-    let each = each.map(|one| one["spec"]["replicas"].as_u64().unwrap_or_default());
+    let each = each.map(|entry| entry["spec"]["replicas"].as_u64().unwrap_or_default());
     Ok(each.sum())
 }
 

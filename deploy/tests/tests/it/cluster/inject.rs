@@ -108,7 +108,7 @@ fn in_pod(pod: &str, program: &str) -> Result<String> {
     Kubectl.run(&["exec", "-n", PODS, pod, "--", "python3", "-c", program])
 }
 
-/// Three pods on one node, each with a file and a module path of its own.
+/// Three pods on one node, each with a file and its own module path.
 fn apply_pods(python: &str, node: &str) -> Result<Applied> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": PODS, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});

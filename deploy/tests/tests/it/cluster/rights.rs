@@ -261,7 +261,7 @@ fn wait_for_replicas(operator: &Program, replicas: u64) -> Result<()> {
         let found = Kubectl.json(&["get", "deployments", "-n", OPEN])?;
         let found = list(&found["items"]).iter();
         let mut found: Vec<_> = found
-            .filter_map(|one| one["spec"]["replicas"].as_u64())
+            .filter_map(|entry| entry["spec"]["replicas"].as_u64())
             .collect();
         found.retain(|replicas| *replicas > 0);
         ensure!(found == [replicas], "{found:?}\n{}", operator.log());

@@ -125,7 +125,7 @@ fn daemons() -> Result<Vec<String>> {
         .collect())
 }
 
-/// Returns the cause of a private load, which has to be that the daemon was away; `None` of a shared one.
+/// Returns the cause of a private load, which must be that the daemon was away; `None` of a shared one.
 fn cause(load: Load) -> Result<Option<String>> {
     if load.require_shared().is_ok() {
         return Ok(None);

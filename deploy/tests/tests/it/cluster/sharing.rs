@@ -1,4 +1,4 @@
-//! Two pods share a model, nobody can write, the daemon's restart disturbs nobody, and what nobody uses any more is freed.
+//! Two pods share a model, no one can write, the daemon's restart disturbs no one, and what no one uses any more is freed.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -94,7 +94,7 @@ fn is_ready(pod: &Value) -> bool {
         && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Two pods on one node, each with a file of its own: the kubelet writes the ConfigMap for each.
+/// Two pods on one node, each with its own file: the kubelet writes the ConfigMap for each.
 fn apply_pods(images: &[(&str, String)], node: &str) -> Result<Applied> {
     let mut objects = Objects::rendered("tests/cluster/pods", images)?;
     objects.0.push(config_map(PODS)?);

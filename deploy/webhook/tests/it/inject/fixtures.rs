@@ -68,7 +68,7 @@ pub fn clean(pod: &Value) -> Value {
     patched(pod, &injection)
 }
 
-/// The only warning of a pod that is left as it is.
+/// The only warning of a pod left as it is.
 pub fn refused(pod: &Value) -> String {
     let injection = injected(pod);
     assert_eq!(injection.outcome, InjectionOutcome::Refused);

@@ -162,7 +162,7 @@ impl State {
     }
 }
 
-/// The part of a secret that a policy lets nobody here change.
+/// The part of a secret that a policy lets no one here change.
 fn rest(secret: &Value) -> Value {
     let mut rest = secret.clone();
     rest.as_object_mut().unwrap().remove("data");

@@ -39,7 +39,7 @@ pub fn limits() -> Limits {
 impl Running {
     pub async fn start(api: &Api, limits: Limits) -> Self {
         let clock = TestClock::new();
-        // What is served has to be good by the client's clock, which is the machine's.
+        // What is served must be good by the client's clock, which is the machine's.
         let now = (tetris_webhook::certificates::system_clock())();
         clock.set(now);
         let https = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -75,7 +75,7 @@ impl Webhook {
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         log.read_line(&mut line).unwrap();
-        // Nobody waits for a full pipe.
+        // No one waits for a full pipe.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         let webhook = Self {
             child,
@@ -97,7 +97,7 @@ impl Webhook {
         assert_eq!(ended, None, "the webhook has ended");
     }
 
-    /// Has a pod reviewed on a connection of its own, as the API server does. Returns the time that it took.
+    /// Has a pod reviewed on its own connection, as the API server does. Returns the time that it took.
     async fn ask(&self, api: &Api) -> Duration {
         let asked = Instant::now();
         let mut client = client::connect(api, self.reviews).await.unwrap();
@@ -156,7 +156,7 @@ async fn under_siege_the_webhook_reviews_within_its_memory_and_gives_it_back() {
             return;
         }
     };
-    // On threads of their own: the API server waits for no hostile client.
+    // On their own threads: the API server waits for no hostile client.
     let hostile = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

@@ -219,7 +219,7 @@ impl Naive<'_> {
         self.stores(mount).into_iter().map(lacking).sum()
     }
 
-    /// Bytes that are missing for what is asked for: those of guarantees as well, if a store asks
+    /// Bytes missing for what is asked for: those of guarantees as well, if a store asks
     /// for more than its own.
     fn missing(&self, mount: usize, asked: &BTreeMap<usize, u64>) -> u64 {
         let beyond = |(store, asked): (&usize, &u64)| {

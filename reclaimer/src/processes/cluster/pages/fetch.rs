@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::budget::Reserved;
 use crate::http::OBSERVED_HEADER;
 
-/// Headers that are passed on. The broker may be in a pod's hands, so there are no others.
+/// Headers passed on. The broker may be in a pod's hands, so there are no others.
 const PASSED_ON: [HeaderName; 7] = [
     CACHE_CONTROL,
     CONTENT_ENCODING,

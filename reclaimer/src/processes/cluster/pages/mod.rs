@@ -71,7 +71,7 @@ impl Default for PageLimits {
     }
 }
 
-/// Time between two looks for pages that nobody asks for.
+/// Time between two looks for pages that no one asks for.
 const SWEEP: Duration = Duration::from_secs(10);
 /// Time to begin an answer that is there.
 const SLACK: Duration = Duration::from_secs(1);

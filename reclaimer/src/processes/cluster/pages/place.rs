@@ -18,7 +18,7 @@ use super::budget::Reserved;
 use super::fetch::{FetchError, Fetched, Wanted, fetch};
 use crate::http::OBSERVED_HEADER;
 
-/// Time for which the page of a place is kept that nobody asks for.
+/// Time for which the page of a place is kept that no one asks for.
 const KEPT: Duration = Duration::from_secs(30);
 
 /// Answer for one client.
@@ -141,7 +141,7 @@ impl Place {
         }
     }
 
-    /// Drops a page that nobody asks for.
+    /// Drops a page that no one asks for.
     pub(super) fn drop_unused(&self) {
         if let Ok(mut latest) = self.latest.try_lock()
             && latest.asked.is_none_or(|asked| asked.elapsed() > KEPT)
@@ -172,7 +172,7 @@ impl Latest {
         }
     }
 
-    /// The page that is kept, observed at another time.
+    /// The kept page, observed at another time.
     fn observed(&mut self, unchanged: &HeaderMap) -> Option<Got> {
         let Some((_, Ok(Got::Page { headers, body }))) = &self.outcome else {
             return None;

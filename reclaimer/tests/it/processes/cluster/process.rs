@@ -263,7 +263,7 @@ fn pages_and_probes_are_served_and_probes_go_on_without_a_broker() {
         assert!(is_at(&answer, status), "{server}{page}: {answer}");
         assert!(answer.contains("connection: close"), "{answer}");
     }
-    // There are CSI services, and nobody has reported of them.
+    // There are CSI services, and no one has reported of them.
     let ready = cluster.get("probes", "/readyz");
     assert!(
         is_at(&ready, 503) && ready.contains("tetris-node volumes"),
@@ -355,7 +355,7 @@ fn the_inventory_is_for_named_accounts_over_tls() {
     );
     let scaler = "system:serviceaccount:tetris-system:tetris-scaler";
     node.api.add_token("scaler", scaler, &audience);
-    // The address of the refused token has to wait.
+    // The address of the refused token must wait.
     let found = eventually("the scaler's inventory", || {
         let (answer, _) = ask("scaler");
         is_at(&answer, 200).then_some(answer)

@@ -108,5 +108,7 @@ fn is_wide<M: Mapped>(product: &Product<'_, M>) -> bool {
     let matrix = &product.matrix;
     let row_bytes = u64::from(matrix.columns) * matrix.element.bytes();
     let addresses = [matrix.address(), product.input.address(), row_bytes];
-    addresses.iter().all(|one| one.is_multiple_of(WIDE_BYTES))
+    addresses
+        .iter()
+        .all(|address| address.is_multiple_of(WIDE_BYTES))
 }

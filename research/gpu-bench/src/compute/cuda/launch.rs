@@ -56,8 +56,12 @@ fn queue<M: Mapped>(
         product.output.address(),
     ];
     let mut numbers = [matrix.rows, matrix.columns, u32::from(product.accumulate)];
-    let [weights, input, output] = addresses.each_mut().map(|one| ptr::from_mut(one).cast());
-    let [rows, columns, accumulate] = numbers.each_mut().map(|one| ptr::from_mut(one).cast());
+    let [weights, input, output] = addresses
+        .each_mut()
+        .map(|address| ptr::from_mut(address).cast());
+    let [rows, columns, accumulate] = numbers
+        .each_mut()
+        .map(|number| ptr::from_mut(number).cast());
     let mut arguments: [*mut c_void; 6] = [weights, input, output, rows, columns, accumulate];
     let blocks = matrix.rows.div_ceil(ROWS_PER_BLOCK);
     let (function, into) = (kernels.choose(product), arguments.as_mut_ptr());

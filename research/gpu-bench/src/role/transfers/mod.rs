@@ -50,7 +50,7 @@ pub struct Round {
     pub pinned_s: f64,
     /// From the store's registered pages.
     pub direct_s: f64,
-    /// From pages that are mapped before and unmapped afterwards, like a first load of the mirror.
+    /// From pages mapped before and unmapped afterwards, like a first load of the mirror.
     pub mapping_s: f64,
     /// Through the ring of pinned buffers.
     pub staged_s: f64,

@@ -40,7 +40,7 @@ impl Kernel {
         let (parameters, rest) = rest.split_once(')').unwrap();
         let parameters = parameters
             .split(',')
-            .map(|one| one.split_whitespace().last().unwrap().to_owned());
+            .map(|parameter| parameter.split_whitespace().last().unwrap().to_owned());
         let (_, body) = rest.split_once("\n{").unwrap();
         let (body, _) = body.split_once("\n}").unwrap();
         let mut kernel = Self {
@@ -77,8 +77,8 @@ impl Kernel {
 /// Splits at commas; `{a, b}` gives one operand for each register.
 fn operands_of(text: &str) -> Vec<String> {
     let bare = text.replace(['{', '}', '[', ']'], "");
-    let operands = bare.split(',').map(|one| one.trim().to_owned());
-    operands.filter(|one| !one.is_empty()).collect()
+    let operands = bare.split(',').map(|line| line.trim().to_owned());
+    operands.filter(|operand| !operand.is_empty()).collect()
 }
 
 /// A thread of the warp.

@@ -29,11 +29,11 @@ pub(super) type Field = fn(&FaasOutcome) -> u64;
 /// A figure of an outcome, with its name.
 pub(super) type Named = (&'static str, Field);
 
-pub(super) const LATENCY: Named = ("latency", |one| one.mean_latency_us);
-pub(super) const MISSES: Named = ("misses", |one| one.misses_per_10000);
-pub(super) const VARIANCE: Named = ("variance", |one| one.variance_ms2);
-pub(super) const FALSE_MISSES: Named = ("false misses", |one| one.false_misses_per_10000);
-pub(super) const COPIES: Named = ("copies of the top model", |one| one.top_copies_milli);
+pub(super) const LATENCY: Named = ("latency", |entry| entry.mean_latency_us);
+pub(super) const MISSES: Named = ("misses", |entry| entry.misses_per_10000);
+pub(super) const VARIANCE: Named = ("variance", |entry| entry.variance_ms2);
+pub(super) const FALSE_MISSES: Named = ("false misses", |entry| entry.false_misses_per_10000);
+pub(super) const COPIES: Named = ("copies of the top model", |entry| entry.top_copies_milli);
 
 /// Change from `before` to `after`, in hundredths of a percent.
 pub(super) fn change(before: u64, after: u64) -> i64 {

@@ -25,11 +25,11 @@ impl FaasOutcome {
     pub(super) fn of(records: &GpuRecords) -> Self {
         let all = &records.requests;
         let count = all.len().max(1) as u64;
-        let latencies = || all.iter().map(|one| one.latency_us.unwrap_or(0));
+        let latencies = || all.iter().map(|request| request.latency_us.unwrap_or(0));
         let mean_us = latencies().sum::<u64>() / count;
         let squares = latencies().map(|us| u128::from(us.abs_diff(mean_us) / 1_000).pow(2));
-        let misses = all.iter().filter(|one| one.missed).count() as u64;
-        let false_misses = all.iter().filter(|one| one.false_miss).count() as u64;
+        let misses = all.iter().filter(|request| request.missed).count() as u64;
+        let false_misses = all.iter().filter(|request| request.false_miss).count() as u64;
         Self {
             requests: all.len() as u64,
             mean_latency_us: mean_us,

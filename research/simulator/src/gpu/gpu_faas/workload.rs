@@ -47,7 +47,7 @@ impl Popularity {
 /// A setting of the evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FaasSetting {
-    /// Number of functions, each with a model of its own.
+    /// Number of functions, each with its own model.
     pub working_set: u32,
     /// Popularity of functions.
     pub popularity: Popularity,
@@ -64,7 +64,7 @@ pub struct FaasSetting {
 }
 
 impl FaasSetting {
-    /// GPUs, each with a link of its own: the table's load times are all that a load takes.
+    /// GPUs, each with its own link: the table's load times are all that a load takes.
     pub(super) fn topology(&self) -> Topology {
         let gpu = |number| Gpu {
             memory_bytes: self.memory_mb * 1_000_000,
@@ -172,7 +172,7 @@ mod tests {
             assert!(setting.counts().is_sorted_by(|one, next| one >= next));
             let requests = setting.requests();
             assert_eq!(requests.len(), 650);
-            assert!(requests.is_sorted_by_key(|one| one.arrived_us));
+            assert!(requests.is_sorted_by_key(|request| request.arrived_us));
             let models = setting.models();
             assert_eq!(models.len(), 35);
             let large = models.iter().filter(|model| model.bytes() > 3_600_000_000);

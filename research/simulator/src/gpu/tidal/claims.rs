@@ -124,9 +124,9 @@ pub(super) fn claims(
     let mut from = 0;
     for (at, to) in STAGES.into_iter().enumerate() {
         let stage = |one: &TidalOutcome| one.stages_us.get(at).copied().unwrap_or(0);
-        for (system, one) in [("Tidal", &tidal), ("Tidal-DK", &dk), ("Tidal-DK-6G", &dk6g)] {
+        for (system, entry) in [("Tidal", &tidal), ("Tidal-DK", &dk), ("Tidal-DK-6G", &dk6g)] {
             let name = format!("{system}: mean from {from} % to {to} % against ServerlessLLM, %");
-            let value = change(stage(&baseline), stage(one));
+            let value = change(stage(&baseline), stage(entry));
             claims.push(TidalClaim::at_most("19b", name, value, GAIN));
         }
         from = to;
@@ -137,7 +137,7 @@ pub(super) fn claims(
 /// Number of percentiles at which `after` is slower by more than a hundredth.
 fn slower(before: &TidalOutcome, after: &TidalOutcome) -> i64 {
     let pairs = before.percentiles_us.iter().zip(&after.percentiles_us);
-    let slower = pairs.filter(|(one, other)| **other > **one + **one / 100);
+    let slower = pairs.filter(|(pair, other)| **other > **pair + **pair / 100);
     i64::try_from(slower.count()).unwrap_or(i64::MAX)
 }
 
@@ -157,11 +157,11 @@ fn cold_factor(setting: &TidalSetting) -> i64 {
     let alone = |function: &Function, system| {
         let records = run(setting, system, &[(0, function.number)]);
         let first = records.requests.first();
-        first.and_then(|one| one.latency_us).unwrap_or(0)
+        first.and_then(|request| request.latency_us).unwrap_or(0)
     };
     let code = Function::all()
         .into_iter()
-        .filter(|one| one.tokens == 2_048);
+        .filter(|entry| entry.tokens == 2_048);
     let factors: Vec<u64> = code
         .filter_map(|function| {
             let cold = alone(&function, TidalSystem::ServerlessLlm) * 100;

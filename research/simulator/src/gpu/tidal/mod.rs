@@ -145,7 +145,10 @@ pub fn reproduce(grid: TidalGrid, progress: &dyn Fn(usize, usize)) -> TidalRepor
         ..setting.clone()
     };
     let long = of("keep-alive of 10 s".to_owned(), long_setting);
-    let sweep = cases.into_iter().map(|(case, one)| of(case, one)).collect();
+    let sweep = cases
+        .into_iter()
+        .map(|(case, entry)| of(case, entry))
+        .collect();
     TidalReport {
         claims: claims::claims(&setting, &short, &long),
         grid,

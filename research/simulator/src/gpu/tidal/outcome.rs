@@ -38,7 +38,7 @@ impl TidalOutcome {
         let functions = Function::all();
         let ttft_us = |record: &Record| {
             let function = functions.get(record.function as usize);
-            let decode_us = function.map_or(0, |one| decode_us(setting, one));
+            let decode_us = function.map_or(0, |entry| decode_us(setting, entry));
             let router_us = if system == TidalSystem::ServerlessLlm {
                 setting.router_us
             } else {
@@ -50,7 +50,7 @@ impl TidalOutcome {
         };
         let is_other = |record: &&Record| {
             let function = functions.get(record.function as usize);
-            function.is_some_and(|one| !has_template(setting, one))
+            function.is_some_and(|function| !has_template(setting, function))
         };
         let all = &records.requests;
         let mut sorted: Vec<u64> = all.iter().map(ttft_us).collect();
@@ -68,8 +68,8 @@ impl TidalOutcome {
         let busy_us: u64 = records.busy_us.iter().sum();
         Self {
             requests: all.len() as u64,
-            timeouts: count(|one| one.latency_us.is_none()),
-            cold: count(|one| one.missed),
+            timeouts: count(|entry| entry.latency_us.is_none()),
+            cold: count(|entry| entry.missed),
             mean_us: mean(&sorted),
             others_mean_us: mean(&others),
             percentiles_us: (1..=100)

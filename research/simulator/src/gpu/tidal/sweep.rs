@@ -22,50 +22,52 @@ pub(super) fn cases(main: &TidalSetting) -> Vec<(String, TidalSetting)> {
     };
     for percent in [20, 40, 60, 80, 90, 110, 120, 140] {
         let per_minute = main.per_minute * percent / 100;
-        add(format!("{per_minute} requests/min"), &|one| {
-            one.per_minute = per_minute;
+        add(format!("{per_minute} requests/min"), &|entry| {
+            entry.per_minute = per_minute;
         });
     }
     add("no change".to_owned(), &|_| {});
     for seed in 1..=4 {
         let seed = main.seed.wrapping_add(seed);
-        add(format!("seed {seed}"), &|one| one.seed = seed);
+        add(format!("seed {seed}"), &|entry| entry.seed = seed);
     }
     for trace in [TraceKind::Stable, TraceKind::Periodic] {
-        add(format!("{trace} traces"), &|one| one.trace = trace);
+        add(format!("{trace} traces"), &|entry| entry.trace = trace);
     }
     for rates in [[1, 1, 1], [1, 3, 9], [1, 10, 100]] {
         let [low, medium, high] = rates;
-        add(format!("rates {low}:{medium}:{high}"), &|one| {
-            one.rates = rates;
+        add(format!("rates {low}:{medium}:{high}"), &|entry| {
+            entry.rates = rates;
         });
     }
     for turn in [1, 2] {
-        add(format!("rates turned by {turn}"), &|one| one.turn = turn);
+        add(format!("rates turned by {turn}"), &|entry| {
+            entry.turn = turn;
+        });
     }
     for (case, room, holds_idle) in [
         ("idle instances stay", GpuRoom::OneInstance, true),
         ("44 GB for instances", GpuRoom::Shared(SHARED_MB), false),
         ("the same, idle ones stay", GpuRoom::Shared(SHARED_MB), true),
     ] {
-        add(case.to_owned(), &|one| {
-            one.room = room;
-            one.holds_idle = holds_idle;
+        add(case.to_owned(), &|entry| {
+            entry.room = room;
+            entry.holds_idle = holds_idle;
         });
     }
     for (case, scheduling) in [
         ("first come, first served", Scheduling::Fifo),
         ("LALBO3", Scheduling::Lalbo3),
     ] {
-        add(case.to_owned(), &|one| one.scheduling = scheduling);
+        add(case.to_owned(), &|entry| entry.scheduling = scheduling);
     }
     for (tokens, percent) in [(10, 100), (99, 30)] {
         let per_minute = main.per_minute * percent / 100;
         add(
             format!("{tokens} more tokens, {per_minute} requests/min"),
-            &|one| {
-                one.more_tokens = tokens;
-                one.per_minute = per_minute;
+            &|entry| {
+                entry.more_tokens = tokens;
+                entry.per_minute = per_minute;
             },
         );
     }
@@ -73,23 +75,23 @@ pub(super) fn cases(main: &TidalSetting) -> Vec<(String, TidalSetting)> {
         let per_minute = main.per_minute * percent / 100;
         add(
             format!("router of 1 s, {per_minute} requests/min"),
-            &|one| {
-                one.router_us = 1_000_000;
-                one.per_minute = per_minute;
+            &|entry| {
+                entry.router_us = 1_000_000;
+                entry.per_minute = per_minute;
             },
         );
     }
     for kind in FunctionKind::ALL {
         if kind != main.templates.kind {
-            add(format!("templates of {}", kind.name()), &|one| {
-                one.templates.kind = kind;
+            add(format!("templates of {}", kind.name()), &|entry| {
+                entry.templates.kind = kind;
             });
         }
     }
-    add("templates of 3 GB for each function".to_owned(), &|one| {
-        one.templates = TemplateSetting {
+    add("templates of 3 GB for each function".to_owned(), &|entry| {
+        entry.templates = TemplateSetting {
             shared: false,
-            ..one.templates
+            ..entry.templates
         };
     });
     for (percent, room, holds_idle) in [
@@ -105,12 +107,15 @@ pub(super) fn cases(main: &TidalSetting) -> Vec<(String, TidalSetting)> {
             GpuRoom::Shared(_) => ", 44 GB",
         };
         let stay = if holds_idle { ", idle ones stay" } else { "" };
-        add(format!("10 s, {per_minute}/min{room_name}{stay}"), &|one| {
-            one.keep_alive = KeepAlive::Seconds(10);
-            one.per_minute = per_minute;
-            one.room = room;
-            one.holds_idle = holds_idle;
-        });
+        add(
+            format!("10 s, {per_minute}/min{room_name}{stay}"),
+            &|entry| {
+                entry.keep_alive = KeepAlive::Seconds(10);
+                entry.per_minute = per_minute;
+                entry.room = room;
+                entry.holds_idle = holds_idle;
+            },
+        );
     }
     cases
 }

@@ -110,8 +110,8 @@ fn templates(setting: &TidalSetting, system: TidalSystem) -> Vec<Template> {
     let own = &setting.templates;
     let all = Function::all().into_iter();
     let functions: Vec<u32> = all
-        .filter(|one| one.kind == own.kind)
-        .map(|one| one.number)
+        .filter(|entry| entry.kind == own.kind)
+        .map(|unction| unction.number)
         .collect();
     let whole = setting.costs.base(own.kind.base).bytes;
     if own.shared {
@@ -148,14 +148,14 @@ fn policy(scheduling: Scheduling) -> Arc<dyn GpuPolicy> {
     }
 }
 
-/// GPUs of four servers with two each, and a link of its own for each GPU.
+/// GPUs of four servers with two each, and its own link for each GPU.
 fn topology(setting: &TidalSetting, templates: &[Template]) -> Topology {
     let gpu = |number| {
         let here = templates
             .iter()
-            .filter(|one| one.gpus.contains(&GpuId(number)));
+            .filter(|template| template.gpus.contains(&GpuId(number)));
         Gpu {
-            memory_bytes: setting.memory_bytes(here.map(|one| one.bytes).sum()),
+            memory_bytes: setting.memory_bytes(here.map(|template| template.bytes).sum()),
             node: number / 2,
             switch: number,
         }
@@ -199,10 +199,10 @@ pub(super) fn run(setting: &TidalSetting, system: TidalSystem, arrivals: &[Arriv
     // Numbers of contents: prefixes, then rests of functions, then models of single requests.
     let rests = templates.len() as u64;
     let single = rests + functions.len() as u64;
-    for function in functions.iter().filter(|one| system.reuses(one)) {
+    for function in functions.iter().filter(|function| system.reuses(function)) {
         let own = (0_u64..).zip(&templates);
-        let mut own = own.filter(|(_, one)| one.functions.contains(&function.number));
-        let prefix = own.next().map(|(number, one)| part(number, one.bytes));
+        let mut own = own.filter(|(_, entry)| entry.functions.contains(&function.number));
+        let prefix = own.next().map(|(number, entry)| part(number, entry.bytes));
         let whole = setting.costs.base(function.kind.base).bytes;
         let rest = whole - prefix.map_or(0, |prefix| prefix.bytes);
         let rest = part(rests + u64::from(function.number), rest);
@@ -213,9 +213,9 @@ pub(super) fn run(setting: &TidalSetting, system: TidalSystem, arrivals: &[Arriv
     }
     let prefixes: Vec<ModelId> = (0_u64..)
         .zip(&templates)
-        .map(|(number, one)| {
+        .map(|(number, entry)| {
             let model = GpuModel {
-                parts: vec![part(number, one.bytes)],
+                parts: vec![part(number, entry.bytes)],
                 setup_us: 0,
                 infer_us: 0,
                 after_load_us: 0,

@@ -33,7 +33,7 @@ fn functions_have_each_kind_and_task_once_and_all_rates() {
         let rates = TidalSetting { turn, ..setting() };
         let all = arrivals(&rates);
         let counts: Vec<usize> = (0..FUNCTIONS)
-            .map(|function| all.iter().filter(|one| one.1 == function).count())
+            .map(|function| all.iter().filter(|arrival| arrival.1 == function).count())
             .collect();
         // High rates are five times the medium ones, and those five times the low ones.
         let high = counts.iter().filter(|&&count| count > 60).count();
@@ -159,7 +159,7 @@ fn a_request_leaves_after_the_timeout() {
     let served: Vec<bool> = records
         .requests
         .iter()
-        .map(|one| one.latency_us.is_some())
+        .map(|request| request.latency_us.is_some())
         .collect();
     assert_eq!(served, [false, false, true]);
 }
@@ -240,18 +240,18 @@ proptest! {
             let mut found: Vec<(u64, u32)> = records
                 .requests
                 .iter()
-                .map(|one| (one.arrived_us, one.function))
+                .map(|request| (request.arrived_us, request.function))
                 .collect();
             found.sort_unstable();
             prop_assert_eq!(&found, &arrivals);
-            for one in &records.requests {
-                let Some(latency_us) = one.latency_us else { continue };
-                let waited_us = latency_us - one.service_us;
+            for request in &records.requests {
+                let Some(latency_us) = request.latency_us else { continue };
+                let waited_us = latency_us - request.service_us;
                 prop_assert!(waited_us <= setting.timeout_s * 1_000_000);
             }
             let outcome = TidalOutcome::of(&setting, system, &records);
             prop_assert!(outcome.percentiles_us.is_sorted());
-            let served = records.requests.iter().filter(|one| one.latency_us.is_some()).count();
+            let served = records.requests.iter().filter(|request| request.latency_us.is_some()).count();
             prop_assert_eq!(served as u64 + outcome.timeouts, arrivals.len() as u64);
         }
     }

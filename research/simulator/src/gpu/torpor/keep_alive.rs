@@ -98,8 +98,10 @@ pub(super) fn run(setting: &NodeSetting, requests: &[GpuRequest], memory_mb: u64
 /// Percentile of the times between requests of a function, in microseconds: the history that its
 /// policy knows is the run itself.
 fn lifespan_us(requests: &[GpuRequest], function: u32, percent: u64) -> u64 {
-    let own = requests.iter().filter(|one| one.function == function);
-    let arrivals: Vec<u64> = own.map(|one| one.arrived_us).collect();
+    let own = requests
+        .iter()
+        .filter(|request| request.function == function);
+    let arrivals: Vec<u64> = own.map(|request| request.arrived_us).collect();
     let mut gaps: Vec<u64> = arrivals.windows(2).filter_map(gap).collect();
     gaps.sort_unstable();
     let at = (gaps.len() as u64 * percent)
@@ -216,7 +218,10 @@ impl Run<'_> {
 
     /// Looks at a container again when it has been idle for its lifespan.
     fn watch(&mut self, function: usize, idle_us: u64) {
-        let lifespan_us = self.functions.get(function).map(|one| one.lifespan_us);
+        let lifespan_us = self
+            .functions
+            .get(function)
+            .map(|function| function.lifespan_us);
         let until_us = lifespan_us.and_then(|us| idle_us.checked_add(us));
         if let Some(until_us) = until_us {
             self.at(until_us, Event::Idle(function));
@@ -241,7 +246,7 @@ impl Run<'_> {
 
     /// Counts requests whose function never got memory.
     fn refuse_the_rest(&mut self) {
-        let waiting = self.functions.iter().flat_map(|one| &one.waiting);
+        let waiting = self.functions.iter().flat_map(|function| &function.waiting);
         for request in waiting.filter_map(|&number| self.requests.get(number)) {
             self.records.add(Record::refused(request));
         }

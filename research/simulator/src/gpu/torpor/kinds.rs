@@ -71,7 +71,7 @@ impl Kind {
         GpuModel {
             parts: [base, own]
                 .into_iter()
-                .filter(|one| one.bytes > 0)
+                .filter(|part| part.bytes > 0)
                 .collect(),
             setup_us: 0,
             infer_us: self.infer_us,

@@ -39,28 +39,29 @@ impl NodeOutcome {
         let counted: Vec<&Record> = records
             .requests
             .iter()
-            .filter(|one| one.arrived_us >= from_us)
+            .filter(|request| request.arrived_us >= from_us)
             .collect();
         let mut functions: BTreeMap<u32, [u64; 3]> = BTreeMap::new();
-        for one in &counted {
-            let [all, run, in_time] = functions.entry(one.function).or_default();
+        for record in &counted {
+            let [all, run, in_time] = functions.entry(record.function).or_default();
             *all += 1;
-            *run += u64::from(one.latency_us.is_some());
-            *in_time += u64::from(one.is_in_time());
+            *run += u64::from(record.latency_us.is_some());
+            *in_time += u64::from(record.is_in_time());
         }
-        let count =
-            |test: fn(&[u64; 3]) -> bool| functions.values().filter(|one| test(one)).count();
+        let count = |test: fn(&[u64; 3]) -> bool| {
+            functions.values().filter(|function| test(function)).count()
+        };
         let is_bert = |one: &Record| {
             setting
                 .kind(one.function)
                 .is_some_and(|(_, kind)| kind.is_bert)
         };
         let of_kind = |bert: bool, value: fn(&Record) -> u64| {
-            let served = counted.iter().filter(|one| one.latency_us.is_some());
+            let served = counted.iter().filter(|record| record.latency_us.is_some());
             percentile(
                 served
-                    .filter(|one| is_bert(one) == bert)
-                    .map(|one| value(one))
+                    .filter(|record| is_bert(record) == bert)
+                    .map(|record| value(record))
                     .collect(),
             )
         };
@@ -69,12 +70,12 @@ impl NodeOutcome {
             executed: count(|&[_, run, _]| run > 0) as u64,
             compliant: count(|&[all, _, in_time]| in_time * 100 >= all * 98) as u64,
             requests: counted.len() as u64,
-            failed: counted.iter().filter(|one| !one.is_in_time()).count() as u64,
-            misses: counted.iter().filter(|one| one.missed).count() as u64,
+            failed: counted.iter().filter(|entry| !entry.is_in_time()).count() as u64,
+            misses: counted.iter().filter(|miss| miss.missed).count() as u64,
             host_bytes: records.host_bytes,
             peer_bytes: records.peer_bytes,
-            p98_us: [false, true].map(|bert| of_kind(bert, |one| one.latency_us.unwrap_or(0))),
-            service_p98_us: of_kind(false, |one| one.service_us),
+            p98_us: [false, true].map(|bert| of_kind(bert, |entry| entry.latency_us.unwrap_or(0))),
+            service_p98_us: of_kind(false, |entry| entry.service_us),
         }
     }
 

@@ -40,22 +40,26 @@ impl Scene {
         let one = &self.instances[instance];
         let all = self.functions[one.function].model.profile.configurations();
         let one = one.configuration.and_then(|at| all.get(at));
-        one.map_or((0, 0), |one| (one.cpu_millis(), one.own_bytes()))
+        one.map_or((0, 0), |entry| (entry.cpu_millis(), entry.own_bytes()))
     }
 
     /// Returns what is left of a node's CPU and memory, `None` if it gave more than it has.
     fn left(&self, at: usize, assigned: &[Option<usize>]) -> Option<(u64, u64)> {
-        let waits: BTreeSet<usize> = self.waiting.iter().map(|one| one.instance).collect();
+        let waits: BTreeSet<usize> = self
+            .waiting
+            .iter()
+            .map(|waiting| waiting.instance)
+            .collect();
         let running = (0..self.instances.len())
-            .filter(|one| !waits.contains(one) && self.instances[*one].node == Some(at));
+            .filter(|entry| !waits.contains(entry) && self.instances[*entry].node == Some(at));
         let placed = self.waiting.iter().zip(assigned);
         let placed = placed.filter(|(_, node)| **node == Some(at));
         let mut left = (
             self.nodes[at].free.cpu_millis,
             self.nodes[at].free.memory_bytes,
         );
-        for one in running.chain(placed.map(|(one, _)| one.instance)) {
-            let (cpu, memory) = self.needs(one);
+        for entry in running.chain(placed.map(|(placed, _)| placed.instance)) {
+            let (cpu, memory) = self.needs(entry);
             left = (left.0.checked_sub(cpu)?, left.1.checked_sub(memory)?);
         }
         Some(left)
@@ -112,8 +116,8 @@ fn the_node_with_the_tensors_is_taken() {
 #[test]
 fn a_planned_node_is_kept_while_it_has_room_and_is_not_excluded() {
     let mut scene = scene(3, &[(32_000, 4_000), (1_500, 4_000)]);
-    for one in &mut scene.waiting {
-        one.planned = Some(1);
+    for entry in &mut scene.waiting {
+        entry.planned = Some(1);
     }
     assert_eq!(scene.assign(), [Some(1), Some(0), Some(0)]);
     scene.waiting[0].excluded.insert(1);
@@ -146,7 +150,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
     let part = prop_oneof![Just(Settings::default().part_functions), Just(1)];
     let all = (nodes, instances, wishes, resident, part);
     all.prop_map(|(nodes, instances, wishes, resident, part)| {
-        let sizes: Vec<(u64, u64)> = nodes.iter().map(|one| (one.0, one.1)).collect();
+        let sizes: Vec<(u64, u64)> = nodes.iter().map(|node| (node.0, node.1)).collect();
         let mut scene = scene(0, &sizes);
         scene.settings.part_functions = part;
         scene
@@ -220,8 +224,8 @@ proptest! {
     #[test]
     fn a_plan_with_room_is_carried_out_exactly(scene in scenes()) {
         let mut scene = scene;
-        for one in &mut scene.waiting {
-            (one.planned, one.excluded) = (None, BTreeSet::new());
+        for entry in &mut scene.waiting {
+            (entry.planned, entry.excluded) = (None, BTreeSet::new());
         }
         let planned = scene.assign();
         for (one, node) in scene.waiting.iter_mut().zip(&planned) {

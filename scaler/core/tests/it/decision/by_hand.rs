@@ -68,7 +68,10 @@ fn a_load_above_zero_starts_what_carries_it_with_headroom_and_only_once() {
     let first = &decision.functions[0];
     assert_eq!(first.start, BTreeMap::from([(0, 3)]));
     assert_eq!(first.outcome, FunctionOutcome::ScaledOut { started: 3 });
-    let planned: u32 = first.preferred[&0].iter().map(|one| one.planned).sum();
+    let planned: u32 = first.preferred[&0]
+        .iter()
+        .map(|function| function.planned)
+        .sum();
     assert_eq!(
         (planned, first.preferred[&0][0].planned),
         (3, 3),
@@ -168,8 +171,8 @@ fn four_small_ones_give_way_to_a_large_one_when_that_is_ready() {
         "where the tensors are needed anyway"
     );
     // Executed: nothing changes until the large one is ready.
-    for one in &mut all {
-        one.retiring = true;
+    for entry in &mut all {
+        entry.retiring = true;
     }
     all.push(starting("large", 1));
     let wait = &on_empty(&[view(30)], &all, &two_nodes()).functions[0];
@@ -220,8 +223,8 @@ fn a_replacement_without_room_is_taken_back() {
         ..function(model("m", &[SMALL, LARGE], &[(1, 100)]), 30)
     };
     let mut all: Vec<_> = ["s", "t", "u", "v"].map(|name| ready(name, 0, 0, 7)).into();
-    for one in &mut all {
-        one.retiring = true;
+    for entry in &mut all {
+        entry.retiring = true;
     }
     all.push(starting("large", 1));
     let (small, large) = (SMALL.0, LARGE.0);
@@ -329,7 +332,7 @@ fn one_functions_trouble_does_not_stop_another() {
     let says: Vec<String> = decision
         .functions
         .iter()
-        .map(|one| one.outcome.to_string())
+        .map(|function| function.outcome.to_string())
         .collect();
     assert!(
         says[0].contains("the smallest that one meets is 2000000 us"),
@@ -350,7 +353,7 @@ fn one_functions_trouble_does_not_stop_another() {
     let started: Vec<u32> = decision
         .functions
         .iter()
-        .map(|one| one.start.values().sum())
+        .map(|function| function.start.values().sum())
         .collect();
     assert_eq!(started, [0, 1, 0, 1]);
 }
@@ -384,7 +387,11 @@ fn cordoned_nodes_get_nothing_and_tensors_may_have_room_of_their_own() {
     let mut nodes = two_nodes();
     nodes[0].accepts_new = false;
     let first = &on_empty(&[one(5)], &[], &nodes).functions[0];
-    assert!(first.preferred[&0].iter().all(|one| one.node == 1));
+    assert!(
+        first.preferred[&0]
+            .iter()
+            .all(|function| function.node == 1)
+    );
     // 100 bytes of tensors do not fit into a store of 99, with any free memory.
     nodes[1].tensor_bytes = Some(99);
     let first = &on_empty(&[one(5)], &[], &nodes).functions[0];

@@ -189,11 +189,11 @@ proptest! {
                 all.push(in_phase(Phase::Starting, &format!("i-{round:03}-{number:03}")));
             }
             // Some that start fail, some become ready, and some that fail recover.
-            for (at, one) in all.iter_mut().enumerate() {
-                one.phase = match (bits >> (at % 32 * 2)) & 3 {
+            for (at, view) in all.iter_mut().enumerate() {
+                view.phase = match (bits >> (at % 32 * 2)) & 3 {
                     0 => Phase::Failing,
                     1 => Phase::Ready,
-                    _ => one.phase,
+                    _ => view.phase,
                 };
             }
         }
@@ -203,9 +203,9 @@ proptest! {
         prop_assert!(all.len() as u64 <= 2 * most, "{} for {rps}", all.len());
         // Whatever starts from now on fails, and then all do: each comes to rest.
         for still_ready in [true, false] {
-            for one in &mut all {
-                if !still_ready || one.phase == Phase::Starting {
-                    one.phase = Phase::Failing;
+            for entry in &mut all {
+                if !still_ready || entry.phase == Phase::Starting {
+                    entry.phase = Phase::Failing;
                 }
             }
             let rounds = rounds_of_failures(&function, all.clone());

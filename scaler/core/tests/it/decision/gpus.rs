@@ -69,7 +69,9 @@ fn outcome(functions: &[FunctionView], nodes: &[NodeView]) -> (FunctionOutcome, 
     };
     let decided = decide(&view, &Settings::default()).functions.remove(0);
     let planned = decided.preferred.values().flatten();
-    let planned = planned.filter(|one| one.planned > 0).map(|one| one.node);
+    let planned = planned
+        .filter(|function| function.planned > 0)
+        .map(|function| function.node);
     (decided.outcome, planned.collect())
 }
 
@@ -219,15 +221,15 @@ proptest! {
             ..either(0)
         };
         let functions = [either(8), variant];
-        let instances: Vec<InstanceView> = waits.iter().enumerate().map(|(at, one)| InstanceView {
-            function: one.0,
+        let instances: Vec<InstanceView> = waits.iter().enumerate().map(|(at, wait)| InstanceView {
+            function: wait.0,
             node: None,
             phase: Phase::Starting,
-            ..ready(&format!("instance-{at:02}"), one.1, 0, 0)
+            ..ready(&format!("instance-{at:02}"), wait.1, 0, 0)
         }).collect();
-        let waiting: Vec<Waiting> = waits.iter().enumerate().map(|(instance, one)| Waiting {
+        let waiting: Vec<Waiting> = waits.iter().enumerate().map(|(instance, wait)| Waiting {
             instance,
-            planned: one.2.filter(|node| *node < nodes.len()),
+            planned: wait.2.filter(|node| *node < nodes.len()),
             excluded: BTreeSet::new(),
         }).collect();
         let view = View {
@@ -240,7 +242,7 @@ proptest! {
         for (at, node) in nodes.iter().enumerate() {
             for (gpu, device) in node.gpus.iter().enumerate() {
                 let place = Some(Place { node: at, gpu: Some(gpu) });
-                let here = instances.iter().zip(&places).filter(|(_, one)| **one == place);
+                let here = instances.iter().zip(&places).filter(|(_, instance)| **instance == place);
                 let (mut own, mut share, mut tensors) = (0, 0, BTreeSet::new());
                 for (one, _) in here {
                     let model = &functions[one.function].model;

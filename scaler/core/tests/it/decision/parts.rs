@@ -43,11 +43,11 @@ fn functions(count: usize, families: usize) -> Vec<FunctionView> {
 
 /// Returns the nodes of all that start, by function.
 fn starts(decision: &Decision) -> Vec<Vec<usize>> {
-    let each = decision.functions.iter().map(|one| {
-        assert_eq!(one.outcome, FunctionOutcome::ScaledOut { started: 1 });
-        let preferred = one.preferred.values().flatten();
-        let planned = preferred.filter(|one| one.planned > 0);
-        planned.map(|one| one.node).collect()
+    let each = decision.functions.iter().map(|function| {
+        assert_eq!(function.outcome, FunctionOutcome::ScaledOut { started: 1 });
+        let preferred = function.preferred.values().flatten();
+        let planned = preferred.filter(|entry| entry.planned > 0);
+        planned.map(|planned| planned.node).collect()
     });
     each.collect()
 }
@@ -107,8 +107,8 @@ fn tensors_on_their_way_take_room_though_the_plan_does_not_know_their_functions(
     let decision = decided(&all, &loading, &nodes, 1);
     let preferred = decision.functions[0].preferred[&0].iter();
     let planned: Vec<usize> = preferred
-        .filter(|one| one.planned > 0)
-        .map(|one| one.node)
+        .filter(|function| function.planned > 0)
+        .map(|function| function.node)
         .collect();
     assert_eq!(planned, [1], "439 bytes hold 3 times 110, and not 110 more");
 }

@@ -114,54 +114,60 @@ impl World {
 
     /// Checks the invariants of a decision.
     fn check(&self, instances: &[InstanceView], decision: &Decision) {
-        for (at, one) in decision.functions.iter().enumerate() {
+        for (at, item) in decision.functions.iter().enumerate() {
             let function = &self.functions[at];
-            let of: Vec<&InstanceView> =
-                instances.iter().filter(|one| one.function == at).collect();
+            let of: Vec<&InstanceView> = instances
+                .iter()
+                .filter(|instance| instance.function == at)
+                .collect();
             let live = of
                 .iter()
-                .filter(|one| one.phase != tetris_scaler_core::Phase::Leaving)
+                .filter(|entry| entry.phase != tetris_scaler_core::Phase::Leaving)
                 .count() as u32;
             let (wanted, started): (u32, u32) =
-                (one.replicas.values().sum(), one.start.values().sum());
+                (item.replicas.values().sum(), item.start.values().sum());
             assert!(
                 wanted <= function.max_instances,
-                "{wanted} are more than the maximum: {one:?}"
+                "{wanted} are more than the maximum: {item:?}"
             );
-            assert_eq!(wanted, live + started - one.release.len() as u32, "{one:?}");
+            assert_eq!(
+                wanted,
+                live + started - item.release.len() as u32,
+                "{item:?}"
+            );
             if live >= function.min_instances
-                && !matches!(one.outcome, FunctionOutcome::MakingRoom { .. })
+                && !matches!(item.outcome, FunctionOutcome::MakingRoom { .. })
             {
-                assert!(wanted >= function.min_instances, "{one:?}");
+                assert!(wanted >= function.min_instances, "{item:?}");
             }
-            assert!(one.start.is_empty() || one.release.is_empty(), "{one:?}");
+            assert!(item.start.is_empty() || item.release.is_empty(), "{item:?}");
             let forced = live > function.max_instances
-                || matches!(one.outcome, FunctionOutcome::MakingRoom { .. });
-            if !one.release.is_empty() && !forced && one.capacity > Rate::ZERO {
+                || matches!(item.outcome, FunctionOutcome::MakingRoom { .. });
+            if !item.release.is_empty() && !forced && item.capacity > Rate::ZERO {
                 let load = function
                     .load
                     .expect("nothing goes while the load is not known");
                 assert!(
-                    one.ready >= function.scale_in.residual(load, Rate::ZERO),
-                    "{one:?}"
+                    item.ready >= function.scale_in.residual(load, Rate::ZERO),
+                    "{item:?}"
                 );
             }
             // A start needs a missing capacity or a missing minimum.
-            if started > 0 && one.retiring.is_empty() {
-                let missing = one.needed > Rate::ZERO
+            if started > 0 && item.retiring.is_empty() {
+                let missing = item.needed > Rate::ZERO
                     || live < function.min_instances
                     || function.min_instances > 0;
-                assert!(missing, "{one:?}");
+                assert!(missing, "{item:?}");
             }
-            assert_eq!(one.ranking.len(), of.len());
-            for (configuration, nodes) in &one.preferred {
+            assert_eq!(item.ranking.len(), of.len());
+            for (configuration, nodes) in &item.preferred {
                 let planned: u32 = nodes.iter().map(|node| node.planned).sum();
                 assert!(
-                    planned <= one.start[configuration]
+                    planned <= item.start[configuration]
                         && nodes.iter().all(|node| node.score <= 1_000)
                 );
             }
-            assert!(!one.outcome.to_string().is_empty());
+            assert!(!item.outcome.to_string().is_empty());
         }
     }
 
@@ -223,16 +229,16 @@ proptest! {
         let instances = world.instances();
         let decision = world.decide(&instances, &settings);
         prop_assert!(!world.carry_out(&decision));
-        for (at, one) in decision.functions.iter().enumerate() {
+        for (at, entry) in decision.functions.iter().enumerate() {
             let waits = world.pods.iter().any(|pod| pod.function == at && pod.node.is_none());
             let function = &world.functions[at];
-            let usable = !matches!(one.outcome, FunctionOutcome::SloTooTight(_) | FunctionOutcome::NoConfiguration);
-            if usable && !waits && !matches!(one.outcome, FunctionOutcome::AtMaximum { .. }) {
-                prop_assert!(world.ready_rate(at) >= one.needed, "{:?}", one);
-                prop_assert!(one.replicas.values().sum::<u32>() >= function.min_instances);
+            let usable = !matches!(entry.outcome, FunctionOutcome::SloTooTight(_) | FunctionOutcome::NoConfiguration);
+            if usable && !waits && !matches!(entry.outcome, FunctionOutcome::AtMaximum { .. }) {
+                prop_assert!(world.ready_rate(at) >= entry.needed, "{:?}", entry);
+                prop_assert!(entry.replicas.values().sum::<u32>() >= function.min_instances);
             }
             if function.load == Some(Rate::ZERO) && function.min_instances == 0 {
-                prop_assert_eq!(one.replicas.values().sum::<u32>(), 0);
+                prop_assert_eq!(entry.replicas.values().sum::<u32>(), 0);
             }
         }
     }
@@ -252,8 +258,8 @@ proptest! {
         let nodes = other.nodes.len();
         other.nodes.rotate_left(turn % nodes);
         let mut turned = instances.clone();
-        for one in &mut turned {
-            one.node = one.node.map(|node| (node + nodes - turn % nodes) % nodes);
+        for entry in &mut turned {
+            entry.node = entry.node.map(|node| (node + nodes - turn % nodes) % nodes);
         }
         turned.reverse();
         let again = other.decide(&turned, &settings);
@@ -267,9 +273,9 @@ proptest! {
             prop_assert_eq!(names(&instances, &one.retiring), names(&turned, &two.retiring));
             prop_assert_eq!(names(&instances, &one.ranking), names(&turned, &two.ranking));
             for (configuration, list) in &one.preferred {
-                let list = list.iter().map(|one| (&world.nodes[one.node].name, one.score, one.planned));
+                let list = list.iter().map(|entry| (&world.nodes[entry.node].name, entry.score, entry.planned));
                 let same = two.preferred[configuration].iter();
-                let same = same.map(|one| (&other.nodes[one.node].name, one.score, one.planned));
+                let same = same.map(|same| (&other.nodes[same.node].name, same.score, same.planned));
                 prop_assert!(list.eq(same));
             }
         }
@@ -288,11 +294,11 @@ proptest! {
         let decision = world.decide(&instances, &settings);
         let before = world.totals(&decision_of_nothing(&world, &settings), &instances);
         let planned = world.totals(&decision, &instances);
-        let moving = decision.functions.iter().any(|one| !one.retiring.is_empty());
+        let moving = decision.functions.iter().any(|function| !function.retiring.is_empty());
         if moving {
             prop_assert!(planned.cost < before.cost, "{:?} {:?}", planned, before);
         }
-        if decision.functions.iter().all(|one| one.capacity >= one.needed) {
+        if decision.functions.iter().all(|function| function.capacity >= function.needed) {
             prop_assert!(planned.lower_bound <= planned.cost);
         }
         // After execution it settles without the replaced instances, none of which went too early.

@@ -78,7 +78,11 @@ impl World {
             .collect();
         order.sort();
         let surplus = order.len().saturating_sub(replicas);
-        order.into_iter().take(surplus).map(|one| one.2).collect()
+        order
+            .into_iter()
+            .take(surplus)
+            .map(|order| order.2)
+            .collect()
     }
 
     fn live(&self, function: usize, configuration: usize) -> impl Iterator<Item = &Pod> {
@@ -99,15 +103,15 @@ impl World {
     /// Executes the decision. Returns true if anything changes.
     pub fn carry_out(&mut self, decision: &Decision) -> bool {
         let before = (self.deployments.clone(), self.marks());
-        for (function, one) in decision.functions.iter().enumerate() {
-            for (&configuration, &replicas) in &one.replicas {
+        for (function, entry) in decision.functions.iter().enumerate() {
+            for (&configuration, &replicas) in &entry.replicas {
                 self.deployments.insert((function, configuration), replicas);
             }
-            for (rank, &at) in one.ranking.iter().enumerate() {
+            for (rank, &at) in entry.ranking.iter().enumerate() {
                 // Missing instances have no pods.
                 if let Some(pod) = self.pods.get_mut(at) {
                     pod.rank = rank;
-                    pod.retiring = one.retiring.contains(&at);
+                    pod.retiring = entry.retiring.contains(&at);
                 }
             }
         }
@@ -193,8 +197,8 @@ impl World {
             .iter()
             .filter(|pod| pod.function == function && pod.ready);
         let all = ready.map(|pod| model.profile.configurations()[pod.configuration]);
-        all.filter(|one| one.meets(model.slo))
-            .map(|one| one.rate())
+        all.filter(|pod| pod.meets(model.slo))
+            .map(|pod| pod.rate())
             .sum()
     }
 }

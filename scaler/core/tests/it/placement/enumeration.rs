@@ -32,10 +32,10 @@ fn best(scenario: &Scenario) -> Option<u128> {
 fn descend(scenario: &Scenario, slots: &mut Vec<Placed>, at: usize, least: &mut Option<u128>) {
     let own: u128 = slots
         .iter()
-        .map(|one| {
+        .map(|slot| {
             let configuration =
-                scenario.demands[one.model].profile.configurations()[one.configuration];
-            u128::from(configuration.own_bytes()) * u128::from(one.count)
+                scenario.demands[slot.model].profile.configurations()[slot.configuration];
+            u128::from(configuration.own_bytes()) * u128::from(slot.count)
         })
         .sum();
     if least.is_some_and(|least| own >= least) {

@@ -118,8 +118,8 @@ proptest! {
             Ok(plan) => {
                 prop_assert_eq!(reckon(&scenario, &plan.placed), Ok(plan.cost));
                 prop_assert_eq!(started(&scenario, &plan.placed, None), plan.started);
-                let running: u64 = scenario.current.iter().map(|one| u64::from(one.count)).sum();
-                let all: u64 = plan.placed.iter().map(|one| u64::from(one.count)).sum();
+                let running: u64 = scenario.current.iter().map(|current| u64::from(current.count)).sum();
+                let all: u64 = plan.placed.iter().map(|placed| u64::from(placed.count)).sum();
                 prop_assert_eq!(running + plan.started, all + plan.stopped);
                 prop_assert!(plan.lower_bound <= plan.cost);
                 if let Ok(published) = published {

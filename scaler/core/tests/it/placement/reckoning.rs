@@ -13,7 +13,7 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
     for (at, node) in scenario.nodes.iter().enumerate() {
         let here: Vec<&Placed> = placed
             .iter()
-            .filter(|one| one.node == at && one.count > 0)
+            .filter(|entry| entry.node == at && entry.count > 0)
             .collect();
         cost += on_gpus(scenario, at, &here)?;
         let tensors = u128::from(missing(scenario, at, &here));
@@ -25,14 +25,14 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
             }
         }
         let (mut cpu, mut memory) = (0_u128, 0_u128);
-        for one in &here {
+        for placed in &here {
             let configuration =
-                scenario.demands[one.model].profile.configurations()[one.configuration];
-            let millis = u128::from(configuration.cpu_millis()) * u128::from(one.count);
-            let alpha = scenario.demands[one.model].alpha_bytes_per_millicore;
+                scenario.demands[placed.model].profile.configurations()[placed.configuration];
+            let millis = u128::from(configuration.cpu_millis()) * u128::from(placed.count);
+            let alpha = scenario.demands[placed.model].alpha_bytes_per_millicore;
             cost += u128::from(alpha) * millis;
             cpu += millis;
-            memory += u128::from(configuration.own_bytes()) * u128::from(one.count);
+            memory += u128::from(configuration.own_bytes()) * u128::from(placed.count);
         }
         // Tensors come out of their own room, or out of memory.
         let (pool, both) = match node.tensor_bytes {
@@ -56,12 +56,12 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
     }
     for (model, demand) in scenario.demands.iter().enumerate() {
         let mut rate = 0;
-        for one in placed.iter().filter(|one| one.model == model) {
-            let configuration = demand.profile.configurations()[one.configuration];
-            if one.count > 0 && !configuration.meets(demand.slo) {
+        for entry in placed.iter().filter(|entry| entry.model == model) {
+            let configuration = demand.profile.configurations()[entry.configuration];
+            if entry.count > 0 && !configuration.meets(demand.slo) {
                 return Err(format!("{} breaks its objective", demand.name));
             }
-            rate += u128::from(configuration.rate().micro_rps()) * u128::from(one.count);
+            rate += u128::from(configuration.rate().micro_rps()) * u128::from(entry.count);
         }
         if rate < demand.load.micro_rps().into() {
             return Err(format!("{} carries {rate}", demand.name));
@@ -74,22 +74,23 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
 /// device memory.
 fn on_gpus(scenario: &Scenario, node: usize, here: &[&Placed]) -> Result<u128, String> {
     let mut cost = 0;
-    for one in here {
-        let configuration = scenario.demands[one.model].profile.configurations()[one.configuration];
-        let of_type = one.gpu.map(|gpu| scenario.nodes[node].gpus[gpu].kind);
+    for placed in here {
+        let configuration =
+            scenario.demands[placed.model].profile.configurations()[placed.configuration];
+        let of_type = placed.gpu.map(|gpu| scenario.nodes[node].gpus[gpu].kind);
         if configuration.gpu().map(|gpu| gpu.kind) != of_type {
-            return Err(format!("{one:?} is on a GPU of type {of_type:?}"));
+            return Err(format!("{placed:?} is on a GPU of type {of_type:?}"));
         }
     }
     for (at, gpu) in scenario.nodes[node].gpus.iter().enumerate() {
-        let here = here.iter().filter(|one| one.gpu == Some(at));
+        let here = here.iter().filter(|placed| placed.gpu == Some(at));
         let (mut own, mut share, mut tensors) = (0, 0, BTreeSet::new());
-        for one in here {
-            let demand = &scenario.demands[one.model];
-            let needs = demand.profile.configurations()[one.configuration];
+        for placed in here {
+            let demand = &scenario.demands[placed.model];
+            let needs = demand.profile.configurations()[placed.configuration];
             let needs = needs.gpu().unwrap();
-            own += u128::from(needs.own_bytes) * u128::from(one.count);
-            share += u64::from(needs.share_permille) * u64::from(one.count);
+            own += u128::from(needs.own_bytes) * u128::from(placed.count);
+            share += u64::from(needs.share_permille) * u64::from(placed.count);
             tensors.extend(demand.tensors.objects().iter().copied());
         }
         let resident = &scenario.on_gpus[node][at];
@@ -116,7 +117,7 @@ fn on_gpus(scenario: &Scenario, node: usize, here: &[&Placed]) -> Result<u128, S
 fn missing(scenario: &Scenario, node: usize, here: &[&Placed]) -> u64 {
     let tensors: BTreeSet<(ObjectId, u64)> = here
         .iter()
-        .flat_map(|one| scenario.demands[one.model].tensors.objects())
+        .flat_map(|placed| scenario.demands[placed.model].tensors.objects())
         .copied()
         .collect();
     let union = ModelTensors::try_new(tensors).unwrap();
@@ -128,10 +129,10 @@ fn missing(scenario: &Scenario, node: usize, here: &[&Placed]) -> u64 {
 pub fn started(scenario: &Scenario, placed: &[Placed], node: Option<usize>) -> u64 {
     let count = |list: &[Placed]| {
         let mut counts: BTreeMap<(usize, usize, usize, Option<usize>), u64> = BTreeMap::new();
-        for one in list {
+        for item in list {
             *counts
-                .entry((one.model, one.node, one.configuration, one.gpu))
-                .or_default() += u64::from(one.count);
+                .entry((item.model, item.node, item.configuration, item.gpu))
+                .or_default() += u64::from(item.count);
         }
         counts
     };

@@ -140,10 +140,10 @@ pub fn on_gpu(demand: Demand, kind: &str, own_bytes: u64, share_permille: u32) -
         share_permille,
     };
     let all = demand.profile.configurations().iter();
-    let all = all.map(|one| {
+    let all = all.map(|configuration| {
         let spec = ConfigurationSpec {
             gpu: Some(needs),
-            ..ConfigurationSpec::from(*one)
+            ..ConfigurationSpec::from(*configuration)
         };
         Configuration::try_new(spec).unwrap()
     });

@@ -140,7 +140,7 @@ proptest! {
                 prop_assert!(selection.rate >= load);
             }
             Err(error) => {
-                prop_assert!(profile.configurations().iter().all(|one| !one.meets(slo)));
+                prop_assert!(profile.configurations().iter().all(|configuration| !configuration.meets(slo)));
                 let met = Slo::try_from_us(error.least_slo_us).unwrap();
                 prop_assert!(dts(&profile, met, load, Weights::PAPER).is_ok());
                 let missed = Slo::try_from_us(error.least_slo_us - 1).unwrap();

@@ -87,7 +87,12 @@ fn extreme_numbers_do_not_overflow() {
 fn enumerated(profile: &Profile, slo: Slo, load: Rate) -> u64 {
     let items: Vec<(usize, u64)> = profile
         .feasible(slo)
-        .map(|(_, one)| ((one.memory_bytes() / MIB) as usize, one.rate().micro_rps()))
+        .map(|(_, feasible)| {
+            (
+                (feasible.memory_bytes() / MIB) as usize,
+                feasible.rate().micro_rps(),
+            )
+        })
         .collect();
     let mut most = vec![0_u64];
     while *most.last().unwrap() < load.micro_rps() {
@@ -104,9 +109,9 @@ fn enumerated(profile: &Profile, slo: Slo, load: Rate) -> u64 {
 fn milp(profile: &Profile, slo: Slo, load: Rate) -> f64 {
     let mut problem = Problem::new(OptimizationDirection::Minimize);
     let mut sum = Vec::new();
-    for (_, one) in profile.feasible(slo) {
-        let variable = problem.add_integer_var((one.memory_bytes() / MIB) as f64, (0, 100_000));
-        sum.push((variable, one.rate().micro_rps() as f64 / 1e6));
+    for (_, entry) in profile.feasible(slo) {
+        let variable = problem.add_integer_var((entry.memory_bytes() / MIB) as f64, (0, 100_000));
+        sum.push((variable, entry.rate().micro_rps() as f64 / 1e6));
     }
     problem.add_constraint(&sum, ComparisonOp::Ge, load.micro_rps() as f64 / 1e6);
     match problem.solve().unwrap() {

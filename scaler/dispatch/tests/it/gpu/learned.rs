@@ -111,7 +111,11 @@ fn an_executor_that_does_not_serve_a_model_does_not_get_its_requests() {
     for _ in 0..2 {
         world.offer(3, None);
     }
-    let given: Vec<GpuId> = world.dispatch().iter().map(|one| one.gpu).collect();
+    let given: Vec<GpuId> = world
+        .dispatch()
+        .iter()
+        .map(|dispatch| dispatch.gpu)
+        .collect();
     assert_eq!(given, [GpuId(1)]);
 }
 

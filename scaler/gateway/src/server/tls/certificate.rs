@@ -61,7 +61,7 @@ pub enum CertificateError {
     },
 }
 
-/// The certificate that is served, read again when its files change.
+/// The served certificate, read again when its files change.
 pub(crate) struct Certificate {
     files: TlsConfig,
     current: RwLock<Arc<CertifiedKey>>,

@@ -158,7 +158,7 @@ fn pool(instances: &[SocketAddr]) -> Value {
 fn endpoints(cluster: &str, all: &[SocketAddr]) -> Value {
     let all: Vec<Value> = all
         .iter()
-        .map(|&one| json!({"endpoint": {"address": address(one)}}))
+        .map(|&entry| json!({"endpoint": {"address": address(entry)}}))
         .collect();
     json!({"cluster_name": cluster, "endpoints": [{"lb_endpoints": all}]})
 }

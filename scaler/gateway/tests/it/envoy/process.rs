@@ -91,7 +91,7 @@ async fn listener(admin: SocketAddr) -> Option<SocketAddr> {
     Some(([127, 0, 0, 1], port).into())
 }
 
-/// A gateway in a process of its own.
+/// A gateway in its own process.
 pub struct Process {
     pub picker: SocketAddr,
     file: PathBuf,

@@ -18,7 +18,7 @@ async fn envoy(
     instances: &[&Instance],
     bodies: Bodies,
 ) -> Envoy {
-    let instances: Vec<_> = instances.iter().map(|one| one.address).collect();
+    let instances: Vec<_> = instances.iter().map(|instance| instance.address).collect();
     let settings = Settings {
         picker: gateway.picker,
         instances: &instances,

@@ -121,7 +121,7 @@ async fn answer(
         let without = shared.without.lock().unwrap();
         let known = shared.node.model(name);
         known
-            .filter(|_| !without.iter().any(|one| one == name))
+            .filter(|_| !without.iter().any(|entry| entry == name))
             .cloned()
     };
     Ok(match parts.as_slice() {

@@ -54,7 +54,10 @@ async fn waiting_requests_of_a_killed_executor_are_served_by_others() {
     let (gateway, mut executors) = start(rules(2, 500, &["a"]), "", "").await;
     let on = loop {
         ask(&gateway, "a").await;
-        if let Some(on) = executors.iter().position(|one| !one.served().is_empty()) {
+        if let Some(on) = executors
+            .iter()
+            .position(|executor| !executor.served().is_empty())
+        {
             break on;
         }
     };
@@ -65,8 +68,8 @@ async fn waiting_requests_of_a_killed_executor_are_served_by_others() {
         .collect();
     first.has(1).await;
     let _port = first.kill().await;
-    for one in asking {
-        assert_eq!(one.await.unwrap().unwrap().status(), StatusCode::OK);
+    for entry in asking {
+        assert_eq!(entry.await.unwrap().unwrap().status(), StatusCode::OK);
     }
     assert_eq!(
         held.await.unwrap().unwrap().status(),

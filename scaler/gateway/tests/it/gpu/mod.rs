@@ -25,7 +25,7 @@ use executor::Executor;
 pub fn pool(executors: &[&Executor], fields: &str, functions: &[(&str, &str)]) -> String {
     let addresses: Vec<String> = executors
         .iter()
-        .map(|one| format!("\"{}\"", one.address))
+        .map(|executor| format!("\"{}\"", executor.address))
         .collect();
     let mut text = format!(
         "[gpu_pool.main]\nexecutors = [{}]\npoll = \"20ms\"\n{fields}\n",
@@ -85,8 +85,12 @@ pub async fn available(gateway: &Gateway, executors: u64) {
 pub async fn waiting(gateway: &Gateway, function: &str, requests: u64) {
     let holds = |page: &Value| {
         let functions = page["functions"].as_array().unwrap();
-        let mut found = functions.iter().filter(|one| one["function"] == function);
-        found.next().is_some_and(|one| one["waiting"] == requests)
+        let mut found = functions
+            .iter()
+            .filter(|entry| entry["function"] == function);
+        found
+            .next()
+            .is_some_and(|function| function["waiting"] == requests)
     };
     gateway.eventually(holds).await;
 }

@@ -133,7 +133,7 @@ impl Node {
         for (state, link) in inner
             .memories
             .iter_mut()
-            .flat_map(|one| one.models.values_mut())
+            .flat_map(|memory| memory.models.values_mut())
         {
             let (State::Loading { link_bytes }, Some(on)) = (&mut *state, *link) else {
                 continue;
@@ -180,7 +180,7 @@ impl Node {
                 .iter()
                 .filter(|(_, (state, _))| *state == State::Resident);
             let mut models = resident.filter_map(|(name, _)| self.model(name));
-            models.any(|one| missing.iter().all(|part| one.parts.contains(part)))
+            models.any(|model| missing.iter().all(|part| model.parts.contains(part)))
         };
         let peer = self.rules.peers.and_then(|_| {
             let others = (0..self.rules.gpus).filter(|&other| other != gpu);

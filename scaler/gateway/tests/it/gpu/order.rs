@@ -161,7 +161,7 @@ struct Measured {
     requests: usize,
     /// Requests that were refused, or late.
     failed: usize,
-    /// Bytes that were loaded from the host.
+    /// Bytes loaded from the host.
     host_bytes: u64,
 }
 

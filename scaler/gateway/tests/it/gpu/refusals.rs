@@ -21,8 +21,8 @@ async fn a_full_queue_refuses() {
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert!(refused.headers.contains_key(RETRY_AFTER));
     executors[0].open();
-    for one in [held, waits] {
-        assert_eq!(one.await.unwrap().unwrap().status(), StatusCode::OK);
+    for entry in [held, waits] {
+        assert_eq!(entry.await.unwrap().unwrap().status(), StatusCode::OK);
     }
 }
 

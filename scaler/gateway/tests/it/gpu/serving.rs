@@ -72,7 +72,7 @@ async fn requests_go_to_the_gpu_that_has_their_model() {
     for executor in &executors {
         let served = executor.served();
         assert_eq!(served.len(), 5, "{served:?}");
-        assert!(served.iter().all(|one| *one == served[0]), "{served:?}");
+        assert!(served.iter().all(|entry| *entry == served[0]), "{served:?}");
         assert_eq!(executor.orders().len(), 1);
     }
 }
@@ -98,8 +98,8 @@ async fn a_gpu_has_one_request_at_a_time_and_the_others_wait_in_the_gateway() {
     executors[0].has(1).await;
     waiting(&gateway, "a", 4).await;
     executors[0].open();
-    for one in asking {
-        assert_eq!(one.await.unwrap().unwrap().status(), StatusCode::OK);
+    for entry in asking {
+        assert_eq!(entry.await.unwrap().unwrap().status(), StatusCode::OK);
     }
     assert_eq!((executors[0].served().len(), executors[0].most()), (5, 1));
 }

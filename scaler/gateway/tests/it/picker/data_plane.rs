@@ -238,7 +238,9 @@ fn metadata(namespace: &str, key: &str, value: Value) -> Metadata {
 
 /// Metadata with a subset of instances.
 pub fn subset(addresses: &[SocketAddr]) -> Metadata {
-    let values = addresses.iter().map(|one| Value::text(one.to_string()));
+    let values = addresses
+        .iter()
+        .map(|address| Value::text(address.to_string()));
     let list = Kind::List(ListValue {
         values: values.collect(),
     });

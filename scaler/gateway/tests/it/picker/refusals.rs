@@ -13,10 +13,10 @@ async fn refused(gateway: &Gateway, part: Part) -> ImmediateResponse {
 
 fn header(response: &ImmediateResponse, name: &str) -> Option<String> {
     let all = &response.headers.as_ref()?.set_headers;
-    let headers = all.iter().filter_map(|one| one.header.as_ref());
+    let headers = all.iter().filter_map(|entry| entry.header.as_ref());
     let value = headers
-        .filter(|one| one.key == name)
-        .map(|one| &one.raw_value);
+        .filter(|header| header.key == name)
+        .map(|header| &header.raw_value);
     value
         .last()
         .map(|value| String::from_utf8(value.to_vec()).unwrap())

@@ -4,7 +4,9 @@ use crate::profiling::run::{Case, cgroups_or_skip, stderr};
 use tetris_scaler_profiler::ProfiledConfiguration;
 
 fn find(configurations: &[ProfiledConfiguration], name: &str) -> ProfiledConfiguration {
-    let found = configurations.iter().find(|one| one.setting.name() == name);
+    let found = configurations
+        .iter()
+        .find(|configuration| configuration.setting.name() == name);
     *found.unwrap_or_else(|| panic!("{name} is not in the profile"))
 }
 
@@ -44,13 +46,13 @@ fn own_memory_is_what_the_server_takes_and_not_much_more() {
     let case = Case::new();
     let grid = ["--cpus", "0.5,1", "--batch", "1", "--concurrency", "1,3"];
     let profile = case.profile(&grid, &["--own-mib", "50", "--thread-mib", "20"]);
-    for one in &profile.spec.configurations {
-        let least = 50 + 20 * u64::from(one.setting.concurrency);
-        let own = one.own_bytes >> 20;
+    for configuration in &profile.spec.configurations {
+        let least = 50 + 20 * u64::from(configuration.setting.concurrency);
+        let own = configuration.own_bytes >> 20;
         assert!(
             (least..least * 2).contains(&own),
             "{}: {own} MiB",
-            one.setting.name()
+            configuration.setting.name()
         );
     }
     assert_eq!(profile.spec.configurations.len(), 4);

@@ -54,7 +54,7 @@ fn objects_that_are_mapped_are_recorded_and_are_not_own_memory() {
     let objects: Vec<_> = spec
         .objects
         .iter()
-        .map(|one| (one.id.clone(), one.bytes))
+        .map(|spec| (spec.id.clone(), spec.bytes))
         .collect();
     assert_eq!(
         objects,

@@ -85,7 +85,7 @@ impl State {
     /// Returns the answered writes of clients with the name prefix `by`.
     pub fn writes(&self, by: &str) -> Vec<&Asked> {
         let all = self.asked.iter();
-        all.filter(|one| one.is_write() && one.by.starts_with(by))
+        all.filter(|entry| entry.is_write() && entry.by.starts_with(by))
             .collect()
     }
 

@@ -31,7 +31,7 @@ impl Rights {
     pub fn allow(&self, verb: &str, target: &Target) -> bool {
         let has = |list: &Value, wanted: &str| {
             let mut all = list.as_array().into_iter().flatten();
-            all.any(|one| one == wanted)
+            all.any(|entry| entry == wanted)
         };
         self.0.iter().any(|(namespace, rule)| {
             let names = &rule["resourceNames"];

@@ -1,4 +1,4 @@
-//! A client that sends requests all the time, each on a connection of its own.
+//! A client that sends requests all the time, each on its own connection.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -25,7 +25,7 @@ pub struct Pod {
     pub user: u32,
     /// Its volume.
     pub volume: PathBuf,
-    /// A directory of its own.
+    /// Its own directory.
     pub scratch: PathBuf,
 }
 

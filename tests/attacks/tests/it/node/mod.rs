@@ -61,7 +61,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a daemon that is registered with its kubelet; `None` for who is not root, which is said.
+    /// Starts a daemon registered with its kubelet; `None` for who is not root, which is said.
     pub fn start(options: &Options) -> Option<Self> {
         let host = Host::new()?;
         let cgroups = match cgroups(options) {
@@ -128,7 +128,7 @@ impl Node {
         });
     }
 
-    /// A pod of `namespace` with its volume, and a directory of its own, which belongs to `user`.
+    /// A pod of `namespace` with its volume, and its own directory, which belongs to `user`.
     pub fn pod(&mut self, namespace: &str, name: &str, user: u32) -> Pod {
         self.pod_of_account(namespace, name, "default", user)
     }

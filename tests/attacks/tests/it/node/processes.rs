@@ -259,7 +259,7 @@ impl Drop for Processes {
     }
 }
 
-/// Opens a log: a process that is started again goes on with it.
+/// Opens a log: a process started again goes on with it.
 fn append_to(log: &Path) -> fs::File {
     let mut options = fs::OpenOptions::new();
     options.create(true).append(true).open(log).unwrap()

@@ -33,7 +33,7 @@ enum Cli {
     Pass {
         /// A directory to work in
         scratch: PathBuf,
-        /// Small files to pass, each with objects of its own
+        /// Small files to pass, each with its own objects
         #[arg(long)]
         files: u64,
         /// Tells the files from those of others

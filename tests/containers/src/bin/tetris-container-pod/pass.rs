@@ -156,7 +156,7 @@ fn change(
     Ok(tally.say()?)
 }
 
-/// Small files, each with an object, a manifest and an identity of its own.
+/// Small files, each with an object, a manifest and its own identity.
 fn many(passer: &Passer, path: &Path, files: u64, seed: u64) -> Result<()> {
     let mut tally = Tally::new("many files");
     for index in 0..files {

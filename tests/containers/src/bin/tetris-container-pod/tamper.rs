@@ -24,7 +24,7 @@ pub fn run(root: &Path) -> Result<()> {
             tell(what, &path, attempt(&path))?;
         }
         if path.is_file() {
-            // Not everybody may read all, and what nobody holds goes meanwhile.
+            // Not everybody may read all, and what no one holds goes meanwhile.
             let Ok(file) = File::open(&path) else {
                 continue;
             };
@@ -91,7 +91,7 @@ const ON_PATHS: [(&str, OnPath); 9] = [
 
 const ON_FILES: [(&str, OnFile); 6] = [
     ("map for writing", |file| {
-        // The length, so that an empty file is not an error of its own.
+        // The length, so that an empty file is not its own error.
         MmapOptions::new().len(4096).map_raw(file).map(drop)
     }),
     ("set the length of", |file| file.set_len(1)),

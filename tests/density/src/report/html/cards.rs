@@ -1,4 +1,4 @@
-//! The main figures as cards: each beside all rivals that were measured.
+//! The main figures as cards: each beside all measured rivals.
 
 use crate::figures::lookup::{method, point, usual_starts, workload};
 use crate::methods::Method;

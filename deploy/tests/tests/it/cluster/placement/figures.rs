@@ -30,9 +30,9 @@ impl Figures {
     /// Takes the times of all pods since the last call.
     pub fn waits(&mut self, nodes: &Nodes, what: &str) {
         let times = std::mem::take(&mut nodes.state().times);
-        let waits = times.values().map(|one| match one.open {
-            Some(open) => open.duration_since(one.since),
-            None => one.since.elapsed(),
+        let waits = times.values().map(|time| match time.open {
+            Some(open) => open.duration_since(time.since),
+            None => time.since.elapsed(),
         });
         let longest = waits.max().unwrap_or_default();
         self.longest.push((what.to_owned(), times.len(), longest));
@@ -47,7 +47,7 @@ impl Figures {
     pub fn longest(&self) -> Duration {
         self.longest
             .iter()
-            .map(|one| one.2)
+            .map(|longest| longest.2)
             .max()
             .unwrap_or_default()
     }

@@ -137,7 +137,7 @@ impl Nodes {
             let name = text(&node["metadata"]["name"]);
             let taints = &node["spec"]["taints"];
             ensure!(
-                !ours.iter().any(|one| one == name) || list(taints).is_empty(),
+                !ours.iter().any(|node| node == name) || list(taints).is_empty(),
                 "{name}: {taints}"
             );
         }
@@ -146,7 +146,7 @@ impl Nodes {
 
     /// Removes a node and, as the garbage collector does later, its pods.
     pub fn lose(&self, name: &str) -> Result<()> {
-        self.state().nodes.retain(|one| one != name);
+        self.state().nodes.retain(|node| node != name);
         self.api.delete(&format!("/api/v1/nodes/{name}"))?;
         let pods = self.api.get(&self.pods)?;
         for pod in list(&pods["items"]) {
@@ -187,7 +187,7 @@ fn look(api: &Api, pods: &str, state: &Mutex<State>) -> Result<()> {
     for pod in list(&found["items"]) {
         let path = format!("{pods}/{}", text(&pod["metadata"]["name"]));
         let node = text(&pod["spec"]["nodeName"]);
-        if !nodes.iter().any(|one| one == node) {
+        if !nodes.iter().any(|entry| entry == node) {
             continue;
         }
         if pod["metadata"]["deletionTimestamp"].is_string() {

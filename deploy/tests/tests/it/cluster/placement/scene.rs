@@ -171,12 +171,15 @@ impl<'a> Scene<'a> {
         let plan: Value = serde_json::from_slice(&output.stdout)?;
         let mut spots = Spots::new();
         for node in list(&plan["nodes"]) {
-            for one in list(&node["instances"]) {
-                let deployment =
-                    format!("{}-{}", text(&one["function"]), text(&one["configuration"]));
+            for item in list(&node["instances"]) {
+                let deployment = format!(
+                    "{}-{}",
+                    text(&item["function"]),
+                    text(&item["configuration"])
+                );
                 let spot = (deployment, text(&node["name"]).to_owned());
                 *spots.entry(spot).or_default() +=
-                    u32::try_from(one["replicas"].as_u64().unwrap_or(0))?;
+                    u32::try_from(item["replicas"].as_u64().unwrap_or(0))?;
             }
         }
         Ok(spots)
@@ -201,7 +204,8 @@ impl<'a> Scene<'a> {
                 "{name}: {status}"
             );
             let mut conditions = list(&status["conditions"]).iter();
-            let serves = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
+            let serves = conditions
+                .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
             ensure!(
                 serves && status["instances"] == status["ready"],
                 "{name}: {status}"
@@ -216,7 +220,7 @@ impl<'a> Scene<'a> {
             ensure!(
                 seen && ["replicas", "updatedReplicas", "readyReplicas"]
                     .iter()
-                    .all(|one| is(one)),
+                    .all(|entry| is(entry)),
                 "{status}"
             );
             replicas += wanted;

@@ -1,0 +1,86 @@
+//! Phrases and names that a native engineer would not write, counted. Ceilings only fall.
+
+use std::fs;
+
+use tetris_tests::sources::{repository, sources};
+
+/// Phrases of comments in Rust, as words in lower case, and the number of their occurrences.
+const PHRASES: [(&[&str], usize); 14] = [
+    (&["that", "is"], 440),
+    (&["that", "are"], 360),
+    (&["that", "was"], 110),
+    (&["that", "were"], 100),
+    (&["in", "which"], 125),
+    (&["of", "which"], 115),
+    (&["to", "which"], 30),
+    (&["of", "its", "own"], 50),
+    (&["of", "their", "own"], 10),
+    (&["nobody"], 0),
+    (&["somebody"], 0),
+    (&["says"], 265),
+    (&["tells"], 125),
+    (&["told"], 85),
+];
+
+/// Names of bindings that say nothing, in code in Rust.
+const NAMES: [(&str, usize); 1] = [("|one|", 0)];
+
+/// Words of a file's comments, in lower case; code in backquotes counts as one word.
+fn words(text: &str) -> Vec<String> {
+    let comments = text.lines().filter_map(|line| {
+        let comment = line.trim_start().strip_prefix("//")?;
+        Some(comment.trim_start_matches(['/', '!']))
+    });
+    let comments: Vec<_> = comments.collect();
+    let prose = comments.join(" ");
+    let without_code: Vec<_> = prose.split('`').step_by(2).collect();
+    without_code
+        .join(" code ")
+        .split(|c: char| !c.is_alphabetic() && c != '\'')
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect()
+}
+
+fn count(words: &[String], phrase: &[&str]) -> usize {
+    let windows = words.windows(phrase.len());
+    windows.filter(|window| *window == phrase).count()
+}
+
+#[test]
+fn phrases_and_names_stay_below_their_ceilings() {
+    let files = sources(&["rs"]);
+    let texts = files.iter().map(|file| {
+        // The file that names them.
+        let is_this = file.ends_with("idiom.rs");
+        let text = fs::read_to_string(repository().join(file)).unwrap();
+        if is_this { String::new() } else { text }
+    });
+    let texts: Vec<_> = texts.collect();
+    let comments: Vec<_> = texts.iter().map(|text| words(text)).collect();
+    let mut above = Vec::new();
+    for (phrase, ceiling) in PHRASES {
+        let found: usize = comments.iter().map(|words| count(words, phrase)).sum();
+        if found > ceiling {
+            above.push(format!(
+                "`{}`: {found}, expected {ceiling} at most",
+                phrase.join(" ")
+            ));
+        }
+    }
+    for (name, ceiling) in NAMES {
+        let found: usize = texts.iter().map(|text| text.matches(name).count()).sum();
+        if found > ceiling {
+            above.push(format!("`{name}`: {found}, expected {ceiling} at most"));
+        }
+    }
+    assert!(above.is_empty(), "{}", above.join("\n"));
+}
+
+#[test]
+fn only_prose_counts() {
+    let text = "/// A file that is read, of `that is` and\n//! of its own.\nlet that = is;\n";
+    let words = words(text);
+    assert_eq!(count(&words, &["that", "is"]), 1);
+    assert_eq!(count(&words, &["of", "its", "own"]), 1);
+}
