@@ -10,7 +10,7 @@ BEGIN = "## Environment variables"
 NAMED = re.compile(r"(?<![\w.])[\"'](TETRIS_[A-Z_]+[A-Z])[\"']|\benv = \"([A-Z_]+)\"")
 #: Variables of tests, of builds and of the benchmarks.
 INTERNAL = {"TETRIS_BIN", "TETRIS_CRASH_AT", "TETRIS_CRASH_COUNT_FILE", "TETRIS_PEER_SOCKET"}
-FOLDERS = ("agent", "deploy", "reclaimer", "scaler", "store-layout")
+FOLDERS = ("agent", "common", "deploy", "reclaimer", "scaler", "store-layout")
 ELSEWHERE = {"tests", "benches", "examples", "fake-driver", "packaging"}
 
 
