@@ -110,7 +110,7 @@ fn ms(time: Duration) -> u64 {
 mod tests {
     use super::*;
     use crate::function_name::FunctionName;
-    use crate::metrics::Dispatch;
+    use crate::metrics::{Dispatch, RequestOutcome};
     use crate::routes::Route;
     use tetris_scaler_core::Slo;
     use tetris_scaler_dispatch::Rules;
@@ -141,7 +141,7 @@ mod tests {
                 sent_at: now,
                 slo: Duration::MAX,
             };
-            arrival.dispatched(dispatch).ended("served");
+            arrival.dispatched(dispatch).ended(RequestOutcome::Served);
         }
         let of = |function| {
             metrics.with_recent(function, |recent| {

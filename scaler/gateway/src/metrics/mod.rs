@@ -1,6 +1,7 @@
 //! Prometheus metrics. The number of series is bounded by the functions and their configurations.
 
 mod gpu;
+mod outcome;
 mod series;
 
 use std::collections::BTreeMap;
@@ -22,15 +23,13 @@ use crate::recent::Recent;
 use crate::routes::Routes;
 
 use gpu::GpuMetrics;
+pub(crate) use outcome::RequestOutcome;
 use series::{ConfigurationSeries, FunctionSeries};
 
 /// Upper bounds of the histograms, in seconds.
 const SECONDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
-
-/// Outcome of most requests.
-const SERVED: &str = "served";
 
 type Labels = Vec<(&'static str, String)>;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
@@ -318,9 +317,9 @@ impl Dispatched {
     }
 
     /// Counts its end.
-    pub(crate) fn ended(mut self, outcome: &'static str) {
+    pub(crate) fn ended(mut self, outcome: RequestOutcome) {
         self.ended = true;
-        if outcome == SERVED {
+        if outcome == RequestOutcome::Served {
             self.served();
         } else {
             self.outcome(outcome).inc();
@@ -334,7 +333,9 @@ impl Dispatched {
             configuration,
             ..
         } = self;
-        let served = configuration.served.get_or_init(|| self.outcome(SERVED));
+        let served = configuration
+            .served
+            .get_or_init(|| self.outcome(RequestOutcome::Served));
         served.inc();
         let now = Instant::now();
         let latency = now.saturating_duration_since(self.sent_at);
@@ -355,8 +356,12 @@ impl Dispatched {
         counter.get_or_init(create).inc();
     }
 
-    fn outcome(&self, outcome: &'static str) -> Counter {
-        let labels = with(self.configuration.labels.clone(), "outcome", outcome);
+    fn outcome(&self, outcome: RequestOutcome) -> Counter {
+        let labels = with(
+            self.configuration.labels.clone(),
+            "outcome",
+            outcome.label(),
+        );
         self.metrics.responses.get_or_create_owned(&labels)
     }
 }
@@ -364,7 +369,7 @@ impl Dispatched {
 impl Drop for Dispatched {
     fn drop(&mut self) {
         if !self.ended {
-            self.outcome("left").inc();
+            self.outcome(RequestOutcome::Left).inc();
         }
     }
 }

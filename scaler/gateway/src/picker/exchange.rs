@@ -10,7 +10,7 @@ use super::wire::{
     Answer, BodyMode, CommonResponse, Part, ProtocolConfiguration, TrailersResponse,
 };
 use crate::function::Grant;
-use crate::metrics::{Dispatched, Metrics};
+use crate::metrics::{Dispatched, Metrics, RequestOutcome};
 use crate::proxy::is_gateway_fault;
 
 /// Modes of bodies.
@@ -167,7 +167,7 @@ impl Exchange {
         };
         if let Some(given) = self.given.take_if(elsewhere) {
             given.metrics.picked_elsewhere(given.counted.function());
-            given.counted.ended("elsewhere");
+            given.counted.ended(RequestOutcome::Elsewhere);
         }
     }
 
@@ -178,7 +178,7 @@ impl Exchange {
         let Some(Given { grant, counted, .. }) = self.given.take() else {
             return;
         };
-        counted.ended(if failed { "fault" } else { "served" });
+        counted.ended(RequestOutcome::whole(failed));
         if failed {
             grant.failed();
         } else {

@@ -24,7 +24,7 @@ use crate::client_address::ClientAddress;
 use crate::config::{Limits, Timeouts};
 use crate::function::{Function, Grant};
 use crate::memory::Memory;
-use crate::metrics::{Arrival, Dispatch, Metrics};
+use crate::metrics::{Arrival, Dispatch, Metrics, RequestOutcome};
 use crate::normal_path::normalise;
 use crate::pool::{RequestBody, SendError};
 use crate::problem::{Problem, shortened};
@@ -285,7 +285,8 @@ impl Proxy {
         (arrival, arrived_at): (&Arrival, Instant),
         entry: &mut Entry,
     ) -> Result<Response<ResponseBody>, Problem> {
-        for attempt in 1.. {
+        let mut attempt = 1;
+        loop {
             let endpoint = Arc::clone(grant.endpoint());
             entry.instance(&endpoint.name, grant.waited());
             arrival.waited(grant.waited());
@@ -293,90 +294,75 @@ impl Proxy {
             headers::address(&mut request, endpoint.address);
             // Only a request that may be sent twice is copied.
             let copy = grant.repeats().then(|| request.clone());
-            let response =
-                tokio::time::timeout(self.shared.timeouts.response(), endpoint.pool.send(request))
-                    .await;
-            let dispatch = Dispatch {
-                configuration: &endpoint.configuration,
-                arrived_at,
-                sent_at,
-                slo: function.slo(),
+            let limit = self.shared.timeouts.response();
+            let answered = tokio::time::timeout(limit, endpoint.pool.send(request)).await;
+            let dispatched = || {
+                arrival.dispatched(Dispatch {
+                    configuration: &endpoint.configuration,
+                    arrived_at,
+                    sent_at,
+                    slo: function.slo(),
+                })
             };
-            match response {
+            // The request if another instance may get it, and the answer if none may.
+            let (again, problem) = match answered {
                 Ok(Ok((response, connection))) => {
                     if let Some(problem) = self.not_a_response(&response, &endpoint.name) {
-                        arrival.dispatched(dispatch).ended("broken");
-                        grant.failed();
-                        return Err(problem);
+                        dispatched().ended(RequestOutcome::Broken);
+                        (None, problem)
+                    } else {
+                        let ending = Ending {
+                            grant: Some(grant),
+                            connection,
+                            counted: dispatched(),
+                            failed: is_gateway_fault(response.status()),
+                        };
+                        let limits = self.response_limits(arrived_at);
+                        return Ok(headers::for_client(response, |body| {
+                            ResponseBody::of_instance(body, ending, limits)
+                        }));
                     }
-                    let broken = is_gateway_fault(response.status());
-                    let ending = Ending {
-                        grant: Some(grant),
-                        connection,
-                        counted: arrival.dispatched(dispatch),
-                        failed: broken,
-                    };
-                    let limits = self.response_limits(arrived_at);
-                    return Ok(headers::for_client(response, |body| {
-                        ResponseBody::of_instance(body, ending, limits)
-                    }));
                 }
                 Ok(Err(SendError::NotSent {
                     request: unsent,
                     problem,
                 })) => {
                     arrival.unreachable();
-                    tracing::debug!(function = %function.name(), instance = endpoint.name, "not sent: {problem}");
-                    if attempt >= ATTEMPTS {
-                        grant.failed();
-                        let problem = format!(
-                            "{ATTEMPTS} instances could not be reached, the last one: {problem}"
-                        );
-                        return Err(Problem::unavailable(
-                            "unreachable",
-                            problem,
-                            Duration::from_secs(1),
-                        ));
-                    }
-                    request = unsent;
-                    let again = Box::pin(grant.unreachable()).await;
-                    grant = again.map_err(|refusal| refused(function.name(), &refusal))?;
+                    (Some(unsent), unreachable(&problem))
                 }
                 Ok(Err(SendError::Broken(problem))) => {
-                    arrival.dispatched(dispatch).ended("broken");
-                    let Some(copy) = copy.filter(|_| attempt < ATTEMPTS) else {
-                        grant.failed();
-                        let problem =
-                            format!("the instance {} broke off: {problem}", endpoint.name);
-                        return Err(Problem::new(StatusCode::BAD_GATEWAY, "broken", problem));
-                    };
-                    tracing::debug!(function = %function.name(), instance = endpoint.name, "sent again: {problem}");
-                    request = copy;
-                    let again = Box::pin(grant.unreachable()).await;
-                    grant = again.map_err(|refusal| refused(function.name(), &refusal))?;
+                    dispatched().ended(RequestOutcome::Broken);
+                    let problem = format!("the instance {} broke off: {problem}", endpoint.name);
+                    let problem = Problem::new(StatusCode::BAD_GATEWAY, "broken", problem);
+                    (copy, problem)
                 }
                 Err(_) => {
-                    arrival.dispatched(dispatch).ended("timeout");
-                    grant.failed();
-                    let within = self.shared.timeouts.response();
+                    dispatched().ended(RequestOutcome::Timeout);
                     let problem = format!(
-                        "the instance {} sent no response within {within:?}",
+                        "the instance {} sent no response within {limit:?}",
                         endpoint.name
                     );
-                    return Err(Problem::new(
-                        StatusCode::GATEWAY_TIMEOUT,
-                        "timeout",
-                        problem,
-                    ));
+                    let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "timeout", problem);
+                    (None, problem)
                 }
-            }
+            };
+            let Some(again) = again.filter(|_| attempt < ATTEMPTS) else {
+                grant.failed();
+                return Err(problem);
+            };
+            tracing::debug!(function = %function.name(), instance = endpoint.name, attempt, reason = problem.reason, "sent again");
+            request = again;
+            attempt += 1;
+            let granted = Box::pin(grant.unreachable()).await;
+            grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
         }
-        Err(Problem::unavailable(
-            "unreachable",
-            "no instance was tried".to_owned(),
-            Duration::from_secs(1),
-        ))
     }
+}
+
+/// The answer when no instance could be reached.
+fn unreachable(problem: &str) -> Problem {
+    let problem = format!("{ATTEMPTS} instances could not be reached, the last one: {problem}");
+    Problem::unavailable("unreachable", problem, Duration::from_secs(1))
 }
 
 impl Proxy {

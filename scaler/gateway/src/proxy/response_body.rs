@@ -11,7 +11,7 @@ use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::function::Grant;
-use crate::metrics::Dispatched;
+use crate::metrics::{Dispatched, RequestOutcome};
 use crate::pool::Lent;
 
 /// The reason a response breaks off.
@@ -53,7 +53,7 @@ impl Ending {
         if let Some(connection) = connection {
             grant.endpoint().pool.give_back(connection);
         }
-        counted.ended(if failed { "fault" } else { "served" });
+        counted.ended(RequestOutcome::whole(failed));
         if failed {
             grant.failed();
         } else {
@@ -62,7 +62,7 @@ impl Ending {
     }
 
     fn broken(self) {
-        self.counted.ended("broken");
+        self.counted.ended(RequestOutcome::Broken);
         if let Some(grant) = self.grant {
             grant.failed();
         }
