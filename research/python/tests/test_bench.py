@@ -68,7 +68,7 @@ def test_what_is_not_installed_is_skipped_with_a_reason(tmp_path: Path, monkeypa
     fakes = tmp_path / "fakes"
     fakes.mkdir()
     (fakes / "runai_model_streamer.py").write_text("raise ImportError('for another Python')\n")
-    monkeypatch.setenv("PYTHONPATH", str(fakes))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(fakes), os.environ["PYTHONPATH"]]))
     workdir = tmp_path / "work"
     workdir.mkdir()
     report = measured(workdir, "--size", "1MB", "--methods", "safetensors,runai-streamer")

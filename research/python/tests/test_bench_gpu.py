@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpu_mirror import MIB, Mirror
+
 from tetris_bench.gpu import functions, report, starts
 from tetris_bench.gpu.models import write, write_bytes
 from tetris_bench.gpu.shapes import shape_of

@@ -12,7 +12,7 @@ pytest.importorskip("onnx")
 
 def test_the_benchmark_measures_and_finds_equal_outputs() -> None:
     command = [sys.executable, "-m", "tetris_bench.onnx", "--format", "json", "--store-parent", "/dev/shm"]
-    small = "--layers 1 --width 128 --channels 32 --processes 2 --rounds 1 --runs 2".split()
+    small = ["--layers", "1", "--width", "128", "--channels", "32", "--processes", "2", "--rounds", "1", "--runs", "2"]
     methods = ["plain", "plain-unpacked", "file-prepacked", "prepacked", "unpacked", "optimized"]
     found = subprocess.run(
         [*command, *small, "--methods", ",".join(methods)], check=True, text=True, stdout=subprocess.PIPE

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 
 import torch
-
 from tetris._first_use import FirstUse
 
 

@@ -48,7 +48,7 @@ class Options:
 def installed(engine: Engine, interpreter: str) -> tuple[str, dict[str, str]]:
     """The reason an engine cannot run, empty if it can; and versions of its packages."""
     command = [interpreter, "-W", "ignore", "-m", "tetris_bench.engines.installed"]
-    command += [",".join(engine.modules), ",".join(engine.packages)]
+    command += [",".join(("tetris", *engine.modules)), ",".join(engine.packages)]
     try:
         asked = subprocess.run(command, env=environment("", True), capture_output=True, text=True, check=False)
     except OSError as error:
@@ -58,7 +58,7 @@ def installed(engine: Engine, interpreter: str) -> tuple[str, dict[str, str]]:
         return f"{interpreter} cannot run tetris_bench.engines: {last}", {}
     found = json.loads(asked.stdout)
     missing = ", ".join(found["missing"])
-    return f"not installed: {missing}" if missing else "", found["versions"]
+    return f"not installed for {interpreter}: {missing}" if missing else "", found["versions"]
 
 
 def write_model(writer: str, folder: Path, shape: Shape, options: Options) -> None:

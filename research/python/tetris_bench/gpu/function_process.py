@@ -13,7 +13,6 @@ from typing import Any
 
 import safetensors.torch
 import torch
-
 from tetris import gpu
 from tetris._device.module import place
 from tetris.errors import GpuUnavailableError

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
 from tetris import gpu
 
 from . import models

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-import torch
-
 import tetris.torch
+import torch
 from tetris import gpu
 
 from ..engines.models import Shape
