@@ -29,19 +29,38 @@ pub(super) struct NoRoom {
 }
 
 impl Device {
-    /// Places the model's missing objects, and holds the model. After an error the caller must
-    /// discard the device.
-    pub fn admit(&mut self, request: &Request<'_>, may_evict: bool) -> Result<Admission, Refusal> {
+    /// Places the model's missing objects in free memory, and holds the model. Changes nothing on an
+    /// error (B2).
+    pub fn admit(&mut self, request: &Request<'_>) -> Result<Admission, Refusal> {
         self.check_lengths(request)?;
+        let missing = self.missing(request);
+        let placed = self.place_parts(request, &missing, None);
+        let created = placed.map_err(|no_room| self.refusal(request, &no_room))?;
         self.hold(request.tenant, request.client, request.spec, request.now_ms);
+        for part in &missing {
+            if let Some(object) = self.objects.get_mut(&(request.tenant, part.object)) {
+                object.held = 1;
+            }
+        }
         let mut freed = Freed::default();
-        let placed = match self.place_missing(request) {
-            Ok(placed) => placed,
-            Err(_) if may_evict => self.make_room(request, &mut freed)?,
-            Err(no_room) => return Err(self.refusal(request, &no_room)),
-        };
         self.trim(&mut freed);
-        Ok(self.describe(request, freed, placed))
+        let copies = missing.iter().map(|part| part.object).collect();
+        Ok(self.describe(request, freed, Placed { created, copies }))
+    }
+
+    /// The same, with evictions for it. Evictions are tried on a copy of the device, which is kept only
+    /// on success (B2).
+    pub fn admit_with_evictions(&mut self, request: &Request<'_>) -> Result<Admission, Refusal> {
+        self.check_lengths(request)?;
+        let mut trial = self.clone();
+        // Its own objects are not evicted for it.
+        trial.hold(request.tenant, request.client, request.spec, request.now_ms);
+        let mut freed = Freed::default();
+        let placed = trial.make_room(request, &mut freed)?;
+        trial.trim(&mut freed);
+        let admission = trial.describe(request, freed, placed);
+        *self = trial;
+        Ok(admission)
     }
 
     pub fn check_lengths(&self, request: &Request<'_>) -> Result<(), Refusal> {
@@ -76,12 +95,6 @@ impl Device {
     /// Assigns positions to the missing objects, all or none, and marks them as being copied.
     fn place_missing(&mut self, request: &Request<'_>) -> Result<Placed, NoRoom> {
         let missing = self.missing(request);
-        if missing.is_empty() {
-            return Ok(Placed {
-                created: Vec::new(),
-                copies: BTreeSet::new(),
-            });
-        }
         let created = self.place_parts(request, &missing, Some(request.spec.key()))?;
         Ok(Placed {
             created,
@@ -97,16 +110,25 @@ impl Device {
         missing: &[Part],
         holder: Option<ModelKey>,
     ) -> Result<Vec<NewChunk>, NoRoom> {
+        if missing.is_empty() {
+            return Ok(Vec::new());
+        }
         let room = self.room(request);
         let wanted: Vec<_> = missing.iter().map(|part| (part.object, part.len)).collect();
-        let new = || Arena::new(self.config.arena);
-        let arena = self.arenas.entry(request.tenant).or_insert_with(new);
-        let placement = arena.place(&wanted, room).map_err(|error| NoRoom {
+        let no_room = |error| NoRoom {
             need_bytes: match error {
                 PlaceError::NoRoom { need_bytes, .. } => need_bytes,
                 PlaceError::Twice(_) | PlaceError::Length { .. } => u64::MAX,
             },
-        })?;
+        };
+        let placement = if let Some(arena) = self.arenas.get_mut(&request.tenant) {
+            arena.place(&wanted, room).map_err(no_room)?
+        } else {
+            let mut arena = Arena::new(self.config.arena);
+            let placement = arena.place(&wanted, room).map_err(no_room)?;
+            self.arenas.insert(request.tenant, arena);
+            placement
+        };
         let kept = self.kept_counts(request.tenant);
         for part in missing {
             let object = Object {

@@ -1,6 +1,8 @@
 //! One device: its objects, its models and their holders.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use tetris_store_layout::ObjectId;
@@ -63,6 +65,26 @@ pub(super) struct Device {
     pub templates: BTreeMap<(TenantId, ModelKey), Template>,
     /// Lengths of released chunks whose memory is not free, in bytes.
     pub lingering: BTreeMap<(TenantId, ChunkId), u64>,
+    /// Usage since the last change, once it was asked for: clients may ask often, and there can be a
+    /// million objects.
+    usage: KnownUsage,
+}
+
+/// The usage of a device, if it was asked for since the last change. Not a part of its state.
+#[derive(Clone, Default)]
+struct KnownUsage(OnceCell<Usage>);
+
+impl fmt::Debug for KnownUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KnownUsage")
+    }
+}
+
+/// Marks a device as changed.
+pub(super) fn changed(device: Option<&mut Device>) -> Option<&mut Device> {
+    let device = device?;
+    device.usage.0.take();
+    Some(device)
 }
 
 impl Device {
@@ -77,6 +99,7 @@ impl Device {
             models: BTreeMap::new(),
             templates: BTreeMap::new(),
             lingering: BTreeMap::new(),
+            usage: KnownUsage::default(),
         }
     }
 
@@ -99,12 +122,6 @@ impl Device {
     pub fn resident_bytes(&self, tenant: TenantId, spec: &ModelSpec) -> u64 {
         let here = |part: &&Part| self.objects.contains_key(&(tenant, part.object));
         spec.parts().iter().filter(here).map(|part| part.len).sum()
-    }
-
-    /// Returns true if every object of `spec` is on this device.
-    pub fn has_all(&self, tenant: TenantId, spec: &ModelSpec) -> bool {
-        let here = |part: &Part| self.objects.contains_key(&(tenant, part.object));
-        spec.parts().iter().all(here)
     }
 
     pub fn place_of(&self, tenant: TenantId, object: &ObjectId) -> Option<ObjectPlace> {
@@ -248,6 +265,10 @@ impl Device {
     }
 
     pub fn usage(&self) -> Usage {
+        *self.usage.0.get_or_init(|| self.count_usage())
+    }
+
+    fn count_usage(&self) -> Usage {
         let in_use = |object: &&Object| object.held > 0 || object.copying;
         let held = self.objects.values().filter(in_use);
         let live = self.arenas.values().map(|arena| arena.stats().live_bytes);

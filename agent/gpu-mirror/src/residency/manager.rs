@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tetris_store_layout::ObjectId;
 
 use super::admit::Request;
-use super::device::Device;
+use super::device::{Device, changed};
 use super::{
     Admission, ClientId, Config, DeviceId, Failed, Freed, ModelKey, ModelSpec, Part, Refusal,
     TenantId, Usage,
@@ -37,16 +37,16 @@ impl Manager {
     pub fn set_capacity(&mut self, device: DeviceId, capacity_bytes: u64) {
         let config = self.config;
         let new = || Device::new(device, capacity_bytes, config);
-        self.devices
-            .entry(device)
-            .or_insert_with(new)
-            .capacity_bytes = capacity_bytes;
+        let entry = self.devices.entry(device).or_insert_with(new);
+        if let Some(device) = changed(Some(entry)) {
+            device.capacity_bytes = capacity_bytes;
+        }
     }
 
     /// Sets the capacity that a device has when no other program uses its memory: a model above the
     /// present capacity and within this is refused for now, not for good.
     pub fn set_limit(&mut self, device: DeviceId, limit_bytes: u64) {
-        if let Some(device) = self.devices.get_mut(&device) {
+        if let Some(device) = changed(self.devices.get_mut(&device)) {
             device.limit_bytes = limit_bytes;
         }
     }
@@ -108,38 +108,25 @@ impl Manager {
             now_ms,
         };
         let order = self.order(tenant, spec, on);
-        // A model that is complete on the device needs no trial: the admission places nothing and
-        // cannot fail.
-        if let Some(device) = order.first().and_then(|id| self.devices.get_mut(id))
-            && device.has_all(tenant, spec)
-        {
-            return device.admit(&request, false);
-        }
         let mut refusal = Refusal::NoDevice { found: on };
         let without = order.iter().map(|id| (false, id));
         for (may_evict, id) in without.chain(order.iter().map(|id| (true, id))) {
-            match self.try_on(*id, &request, may_evict) {
+            let device = changed(self.devices.get_mut(id));
+            let Some(device) = device else {
+                continue;
+            };
+            let admitted = if may_evict {
+                device.admit_with_evictions(&request)
+            } else {
+                device.admit(&request)
+            };
+            match admitted {
                 Ok(admission) => return Ok(admission),
                 Err(found) if may_evict => refusal = refusal.or(found),
                 Err(_) => {}
             }
         }
         Err(refusal)
-    }
-
-    /// Admits to a copy of the device, and keeps the copy only on success (B2).
-    fn try_on(
-        &mut self,
-        id: DeviceId,
-        request: &Request<'_>,
-        may_evict: bool,
-    ) -> Result<Admission, Refusal> {
-        let device = self.devices.get_mut(&id);
-        let device = device.ok_or(Refusal::NoDevice { found: Some(id) })?;
-        let mut trial = device.clone();
-        let admission = trial.admit(request, may_evict)?;
-        *device = trial;
-        Ok(admission)
     }
 
     /// Devices in order of the model's bytes on them, then of their free memory (B7).
@@ -165,7 +152,7 @@ impl Manager {
         tenant: TenantId,
         object: &ObjectId,
     ) -> Option<Freed> {
-        self.devices.get_mut(&device)?.copied(tenant, object)
+        changed(self.devices.get_mut(&device))?.copied(tenant, object)
     }
 
     /// Records that objects could not be copied, or that their chunks could not be created. Ignores
@@ -177,7 +164,7 @@ impl Manager {
         objects: &[ObjectId],
         now_ms: u64,
     ) -> Failed {
-        let device = self.devices.get_mut(&device);
+        let device = changed(self.devices.get_mut(&device));
         let failed = device.map(|device| device.failed(tenant, objects, now_ms));
         failed.unwrap_or_default()
     }
@@ -194,21 +181,21 @@ impl Manager {
         if self.ready_place(device, tenant, &object).is_none() {
             return Failed::default();
         }
-        let device = self.devices.get_mut(&device);
+        let device = changed(self.devices.get_mut(&device));
         let failed = device.map(|device| device.lose(tenant, &[object], now_ms));
         failed.unwrap_or_default()
     }
 
     /// Counts a chunk of `bytes` that was released and whose memory is not free (B8).
     pub fn linger(&mut self, device: DeviceId, tenant: TenantId, chunk: ChunkId, bytes: u64) {
-        if let Some(device) = self.devices.get_mut(&device) {
+        if let Some(device) = changed(self.devices.get_mut(&device)) {
             device.lingering.insert((tenant, chunk), bytes);
         }
     }
 
     /// Counts the chunk no longer: its memory is free.
     pub fn linger_no_longer(&mut self, device: DeviceId, tenant: TenantId, chunk: ChunkId) {
-        if let Some(device) = self.devices.get_mut(&device) {
+        if let Some(device) = changed(self.devices.get_mut(&device)) {
             device.lingering.remove(&(tenant, chunk));
         }
     }
@@ -233,7 +220,7 @@ impl Manager {
         model: ModelKey,
         now_ms: u64,
     ) -> Option<Freed> {
-        let device = self.devices.get_mut(&device)?;
+        let device = changed(self.devices.get_mut(&device))?;
         let mut freed = Freed::default();
         device
             .let_go(tenant, client, model, false, now_ms)
@@ -244,7 +231,11 @@ impl Manager {
     /// Releases everything that a disconnected client held, on all devices.
     pub fn disconnect(&mut self, client: ClientId, now_ms: u64) -> Vec<(DeviceId, Freed)> {
         let mut all = Vec::new();
-        for device in self.devices.values_mut() {
+        for device in self
+            .devices
+            .values_mut()
+            .filter_map(|device| changed(Some(device)))
+        {
             let held = device.models.iter();
             let held = held.filter(|(_, model)| model.clients.contains_key(&client));
             let held: Vec<_> = held.map(|(name, _)| *name).collect();
@@ -264,7 +255,7 @@ impl Manager {
     /// `bytes`, or nothing idle is left.
     pub fn shrink(&mut self, device: DeviceId, bytes: u64) -> Freed {
         let mut freed = Freed::default();
-        let Some(device) = self.devices.get_mut(&device) else {
+        let Some(device) = changed(self.devices.get_mut(&device)) else {
             return freed;
         };
         for victim in device.candidates(None) {
@@ -337,7 +328,7 @@ impl Manager {
 
     /// As [`Self::device_of`].
     pub(super) fn device_of_mut(&mut self, device: DeviceId) -> Option<&mut Device> {
-        self.devices.get_mut(&device)
+        changed(self.devices.get_mut(&device))
     }
 
     /// A device.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tetris_store_layout::ObjectId;
 
 use super::admit::{NoRoom, Request};
-use super::device::{Device, Object, Template};
+use super::device::{Device, Object, Template, changed};
 use super::{Copy, DeviceId, Freed, Manager, ModelKey, ModelSpec, Part, Refusal, TenantId};
 use crate::arena::NewChunk;
 
@@ -231,7 +231,7 @@ impl Manager {
         parts: usize,
         now_ms: u64,
     ) -> Freed {
-        let device = self.devices.get_mut(&device);
+        let device = changed(self.devices.get_mut(&device));
         device.map_or_else(Freed::default, |device| {
             device.keep(tenant, spec, parts, now_ms)
         })
@@ -251,7 +251,7 @@ impl Manager {
     ) -> Result<Filling, Refusal> {
         let quota_bytes = self.quotas.get(&tenant).copied().unwrap_or(u64::MAX);
         let id = device;
-        let device = self.devices.get_mut(&id);
+        let device = changed(self.devices.get_mut(&id));
         let device = device.ok_or(Refusal::NoDevice { found: Some(id) })?;
         let mut trial = device.clone();
         let filling = trial.fill(tenant, key, quota_bytes, now_ms)?;
