@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tetris_loader::{LoadError, PrivateCause, Recognized, Source, Words, hub};
 use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError, TensorId, TrustDomain};
 
-use crate::daemon::{self, Absence, Patience};
+use crate::daemon::{Absence, DaemonClient, Patience};
 use crate::load::LoadContext;
 use crate::model::{Model, SharedFile};
 use crate::model_file::ModelFile;
@@ -386,11 +386,12 @@ impl Agent {
         }
         self.inner.absence.wait(store);
         let header = store.header_descriptor();
-        match daemon::ask_domain(&store.daemon_socket(), header, timeout) {
+        match DaemonClient::of_store(store, timeout).trust_domain(header) {
             Ok(domain) => *self.inner.domain.get_or_init(|| domain),
-            Err(why) => {
+            Err(error) if error.is_absent() => *self.inner.domain.get_or_init(|| None),
+            Err(error) => {
                 tracing::debug!(
-                    why,
+                    %error,
                     "the node's daemon did not say this process's trust domain"
                 );
                 self.inner.broker_patience.lose(Instant::now());

@@ -9,7 +9,7 @@ use tetris_store_layout::{
 };
 
 use crate::agent::Agent;
-use crate::daemon;
+use crate::daemon::DaemonClient;
 use crate::detached::Region;
 use crate::load::LoadContext;
 use crate::options::LoadOptions;
@@ -110,12 +110,11 @@ impl Agent {
         }
         let derived = publish_made(context, store, make()?);
         if let (Some(key), Memory::Store(published)) = (&key, &derived.memory) {
-            let (socket, timeout) = (store.daemon_socket(), options.broker_timeout);
-            let header = store.header_descriptor();
-            let object = published.object;
-            if let Err(why) = daemon::record_derived(&socket, header, key, object, timeout) {
+            let daemon = DaemonClient::of_store(store, options.broker_timeout);
+            let (header, object) = (store.header_descriptor(), published.object);
+            if let Err(error) = daemon.record_derived(header, key, object) {
                 // The next process makes the same bytes, and shares this memory.
-                tracing::debug!(why, "the node's daemon did not record a derived tensor");
+                tracing::debug!(%error, "the node's daemon did not record a derived tensor");
             }
         }
         Ok(derived)

@@ -12,7 +12,7 @@ use tetris_store_layout::{
 };
 
 use crate::agent::Agent;
-use crate::daemon;
+use crate::daemon::{BuildTurn, DaemonClient};
 use crate::detached::Region;
 use crate::error::ShareError;
 use crate::load::LoadContext;
@@ -176,10 +176,11 @@ impl Agent {
                     recorded.map_err(|error| PrivateReason::of_publish(&error, store))?;
                 }
                 Claim::Brokered(key) => {
-                    let (socket, timeout) = (store.daemon_socket(), options.broker_timeout);
-                    let header = store.header_descriptor();
-                    let recorded = daemon::record_derived(&socket, header, key, object, timeout);
-                    recorded.map_err(|why| PrivateReason::new(PrivateCause::Failed, why))?;
+                    let daemon = DaemonClient::of_store(store, options.broker_timeout);
+                    let recorded = daemon.record_derived(store.header_descriptor(), key, object);
+                    recorded.map_err(|error| {
+                        PrivateReason::new(PrivateCause::Failed, error.to_string())
+                    })?;
                 }
                 Claim::None(reason) => return Err(reason.clone()),
             }
@@ -210,7 +211,7 @@ enum Claim {
 /// The right to build while others wait. Dropping it ends that.
 enum Turn {
     Lock { _held: CreationLock },
-    Daemon { _held: daemon::BuildTurn },
+    Daemon { _held: BuildTurn },
 }
 
 /// Waits for this process's turn to build, or until another process has built. Without a turn in time, it builds all the same.
@@ -230,13 +231,13 @@ fn take_turn(
         let lock = store.creation_lock(&key.id().0, options.wait, || false);
         return built(lock.map(|held| Turn::Lock { _held: held }));
     }
+    let daemon = DaemonClient::of_store(store, options.broker_timeout);
     let deadline = Instant::now() + options.wait;
     let mut failures = 0;
     loop {
         // Of the process's own domain, in which nothing was looked for yet.
         built(None)?;
-        let (socket, header) = (store.daemon_socket(), store.header_descriptor());
-        match daemon::take_turn(&socket, header, key, options.broker_timeout) {
+        match daemon.take_turn(store.header_descriptor(), key) {
             Ok(Some(held)) => return built(Some(Turn::Daemon { _held: held })),
             Ok(None) if Instant::now() < deadline => std::thread::sleep(PAUSE),
             Ok(None) => return Ok(None),
@@ -245,8 +246,8 @@ fn take_turn(
                 failures += 1;
                 std::thread::sleep(PAUSE);
             }
-            Err(why) => {
-                tracing::debug!(why, "no turn to build a layout; it is built without");
+            Err(error) => {
+                tracing::debug!(%error, "no turn to build a layout; it is built without");
                 return Ok(None);
             }
         }

@@ -61,6 +61,7 @@ mod publish;
 mod read_at;
 mod report;
 mod similarity;
+mod trace_parent;
 mod worth;
 
 pub mod daemon;
@@ -95,3 +96,4 @@ pub use tetris_loader::{
 pub use tetris_store_layout::{
     Access, CreateOptions, Dtype, LayoutKey, ManifestKind, Store, TensorId,
 };
+pub use trace_parent::{set_trace_source, trace_parent, with_trace_parent};

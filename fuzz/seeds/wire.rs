@@ -174,6 +174,10 @@ fn daemon_messages() -> Vec<Vec<u8>> {
             transform: "layout pack".to_owned(),
         }),
         Message::TurnTaken,
+        Message::Trace {
+            parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
+        },
+        Message::TraceKept,
     ];
     messages.iter().map(Message::encode).collect()
 }

@@ -11,6 +11,7 @@ use tetris_conventions::size;
 use tetris_scaler_core::{InventoryLimits, OperatorDefaults};
 use tetris_service_kit::command_help::{CompletionsArgs, ManArgs};
 use tetris_service_kit::logs::LogArgs;
+use tetris_service_kit::traces::TraceArgs;
 
 use crate::placement::PlacementMode;
 
@@ -24,6 +25,16 @@ pub struct Cli {
     /// Arguments of logs.
     #[command(flatten)]
     pub logs: LogArgs,
+}
+
+impl Cli {
+    /// Arguments of traces; none of a subcommand without spans.
+    pub fn traces(&self) -> TraceArgs {
+        match &self.command {
+            Command::Run(args) => args.traces.clone(),
+            _ => TraceArgs::default(),
+        }
+    }
 }
 
 /// Subcommands of `tetris-scaler`.
@@ -154,6 +165,9 @@ pub struct Run {
     /// container, else 512MiB]
     #[arg(long, value_name = "SIZE", value_parser = inventory_memory)]
     pub inventory_memory: Option<u64>,
+    /// Arguments of traces.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// Parses a memory that limits can be for.

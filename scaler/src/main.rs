@@ -8,6 +8,7 @@ use clap::Parser as _;
 use tetris_scaler::cli::{Cli, Command};
 use tetris_scaler::resources::crds_yaml;
 use tetris_service_kit::command;
+use tetris_service_kit::traces::{Via, while_exporting};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -15,7 +16,9 @@ fn main() -> ExitCode {
     if let Command::Plan(args) = &cli.command {
         return command::run_unlogged(&cli.logs, || args.run());
     }
-    command::run(&cli.logs, || run(&cli.command))
+    command::run_traced(&cli.logs, &cli.traces(), "tetris-scaler", || {
+        run(&cli.command)
+    })
 }
 
 fn run(command: &Command) -> Result<()> {
@@ -28,7 +31,8 @@ fn run(command: &Command) -> Result<()> {
     }
     match command {
         Command::Run(args) => {
-            command::runtime()?.block_on(tetris_scaler::run::run(args))?;
+            let running = while_exporting(Via::Network, tetris_scaler::run::run(args));
+            command::runtime()?.block_on(running)?;
             Ok(())
         }
         Command::OpenGates(args) => {

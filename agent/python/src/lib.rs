@@ -38,6 +38,7 @@ mod pagemap;
 mod registry;
 mod report;
 mod tensor;
+mod trace_parent;
 mod unmapping;
 
 /// The native module.
@@ -72,6 +73,8 @@ mod _native {
     #[pymodule_export]
     use crate::tensor::Tensor;
     #[pymodule_export]
+    use crate::trace_parent::trace_parent;
+    #[pymodule_export]
     use crate::unmapping::UnmappingPause;
 
     #[pymodule_export]
@@ -81,5 +84,6 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) {
         tetris_agent::Words::Python.set_for_process();
         crate::logging::install(module.py());
+        crate::trace_parent::install();
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
-use tetris_agent::daemon::declared_warm;
+use tetris_agent::daemon::DaemonClient;
 use tetris_agent::holders::HolderProcesses;
 use tetris_agent::remove::{RemoveReport, Sharer, by_last_path, known_models, remove_models};
 use tetris_agent::store_location::StoreLocation;
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &RmArgs, location: &StoreLocation, out: &mut Output) -> 
 /// Refuses models that the node daemon keeps warm for pods.
 fn require_not_warm(store: &Store, ids: &BTreeSet<ManifestId>) -> Result {
     let refused = |message: String| Err(Error::message(Code::Failed, message));
-    match declared_warm(&store.daemon_socket(), ids, PATIENCE) {
+    match DaemonClient::of_store(store, PATIENCE).declared_warm(ids) {
         Ok(warm) if warm.is_empty() => Ok(()),
         Ok(warm) => {
             let shown: Vec<_> = warm.iter().take(SHOWN).map(short).collect();
@@ -97,8 +97,8 @@ fn require_not_warm(store: &Store, ids: &BTreeSet<ManifestId>) -> Result {
                 shown.join(", ")
             ))
         }
-        Err(why) => refused(format!(
-            "cannot ask the node daemon if it keeps the models warm: {why}; use --force to remove them even so"
+        Err(error) => refused(format!(
+            "cannot ask the node daemon if it keeps the models warm: {error}; use --force to remove them even so"
         )),
     }
 }

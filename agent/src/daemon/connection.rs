@@ -1,149 +1,187 @@
 //! A connection to the daemon, of which every call ends by a deadline.
 
-use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tetris_wire::daemon::{Message, PROTOCOL};
+use tetris_wire::daemon::{ErrorCode, Message, PROTOCOL};
 use tetris_wire::{ConnectError, Connection, ProtocolError, WireError, connect, no_descriptors};
 
-/// The reason there is no answer.
-pub(super) enum Failure {
-    /// No one listens.
-    NoDaemon,
-    /// A daemon of another version of the protocol listens, which counts as none.
-    Version { found: u32, expected: u32 },
-    /// The daemon does not listen or answer in time. The action is a verb phrase.
-    TimedOut(&'static str),
-    /// The action failed.
-    Io(&'static str, io::Error),
-    /// The daemon violates the protocol.
-    Protocol(ProtocolError),
-}
+use super::error::DaemonError;
+use crate::trace_parent;
 
-impl From<ProtocolError> for Failure {
-    fn from(error: ProtocolError) -> Self {
-        match error {
-            ProtocolError::Version { found, expected } => Self::Version { found, expected },
-            error => Self::Protocol(error),
-        }
-    }
-}
+/// Longest wait for the end of a request, regardless of its progress: a terabyte at 300 MB per second.
+const LONGEST: Duration = Duration::from_hours(1);
 
-impl Failure {
-    fn of(action: &'static str) -> impl FnOnce(WireError) -> Self {
-        move |error| match error {
-            WireError::Closed => Self::Io(action, io::ErrorKind::UnexpectedEof.into()),
-            WireError::TimedOut => Self::TimedOut(action),
-            WireError::Protocol(error) => error.into(),
-            WireError::Io(error) => Self::Io(action, error),
-        }
-    }
-
-    /// The failure in words; `None` if there is no daemon. `timeout` is the time that there was.
-    pub(super) fn text(self, socket: &Path, timeout: Duration) -> Option<String> {
-        let socket = socket.display();
-        match self {
-            Self::NoDaemon | Self::Version { .. } => None,
-            Self::TimedOut(action) => Some(format!(
-                "cannot {action} `{socket}` within {timeout:?}; is the daemon stuck?"
-            )),
-            Self::Io(action, error) => Some(format!("cannot {action} `{socket}`: {error}")),
-            Self::Protocol(error) => Some(format!("`{socket}`: {error}")),
-        }
-    }
-}
-
-/// A connection to the daemon.
+/// A connection to the daemon, after the greetings.
 pub(super) struct DaemonConnection {
     connection: Connection,
+    socket: PathBuf,
+    timeout: Duration,
     deadline: Instant,
+    /// Version of the daemon.
+    version: String,
 }
 
 impl DaemonConnection {
-    /// Connects to the daemon that listens at `path`.
-    pub(super) fn open(path: &Path, deadline: Instant) -> Result<Self, Failure> {
+    /// Connects to the daemon that listens at `socket`, and presents this process. `timeout` is the longest wait until the
+    /// first answer, and for each later one.
+    pub(super) fn open(socket: &Path, timeout: Duration) -> Result<Self, DaemonError> {
+        let deadline = Instant::now() + timeout;
         let action = "connect to";
-        let stream = connect(path, deadline).map_err(|error| match error {
-            ConnectError::NoListener => Failure::NoDaemon,
-            ConnectError::TimedOut => Failure::TimedOut(action),
-            ConnectError::Io(error) => Failure::Io(action, error),
+        let io = |source| DaemonError::Io {
+            action,
+            socket: socket.to_owned(),
+            source,
+        };
+        let stream = connect(socket, deadline).map_err(|error| match error {
+            ConnectError::NoListener => DaemonError::Absent {
+                socket: socket.to_owned(),
+            },
+            ConnectError::TimedOut => DaemonError::TimedOut {
+                action,
+                socket: socket.to_owned(),
+                timeout,
+            },
+            ConnectError::Io(error) => io(error),
         })?;
-        let connection = Connection::trusted(stream, no_descriptors);
-        let connection = connection.map_err(|error| Failure::Io(action, error))?;
-        Ok(Self {
-            connection,
+        let mut opened = Self {
+            connection: Connection::trusted(stream, no_descriptors).map_err(io)?,
+            socket: socket.to_owned(),
+            timeout,
             deadline,
-        })
+            version: String::new(),
+        };
+        opened.version = opened.greet()?;
+        opened.send_trace()?;
+        Ok(opened)
     }
 
-    /// Puts the deadline off.
-    pub(super) fn extend(&mut self, deadline: Instant) {
-        self.deadline = deadline;
+    /// Version of the daemon.
+    pub(super) fn version(&self) -> &str {
+        &self.version
     }
 
-    /// Sends a request, the first one, and returns the answer.
-    pub(super) fn ask(&self, request: &Message) -> Result<Message, Failure> {
-        if let Err(other) = self.greet()? {
-            return Ok(other);
-        }
+    /// Sends a request and returns its answer.
+    pub(super) fn ask(&self, request: &Message) -> Result<Message, DaemonError> {
         self.send(request)?;
         self.message()
     }
 
-    /// Presents this process. Returns the daemon's version, or its message if that is not `HelloAck`.
-    pub(super) fn greet(&self) -> Result<Result<String, Message>, Failure> {
-        let pid = std::process::id();
-        let hello = Message::Hello { pid }.encode();
-        self.send_bytes(&[PROTOCOL.preamble().as_slice(), &hello].concat())?;
-        let theirs = self.connection.preamble(self.deadline);
-        PROTOCOL.check_preamble(&theirs.map_err(Failure::of("read from"))?)?;
-        match self.message()? {
-            Message::HelloAck { daemon } => Ok(Ok(daemon)),
-            other => Ok(Err(other)),
+    /// Sends a message that carries a descriptor.
+    pub(super) fn pass(&self, message: &Message, file: BorrowedFd<'_>) -> Result<(), DaemonError> {
+        let frame = message.encode();
+        let sent = self.connection.send_with(&frame, &[file], self.deadline);
+        sent.map_err(|error| self.failed("pass a file to", error))
+    }
+
+    /// Sends a message.
+    pub(super) fn send(&self, message: &Message) -> Result<(), DaemonError> {
+        self.send_bytes(&message.encode())
+    }
+
+    /// Receives the next message. An error of the daemon is one.
+    pub(super) fn message(&self) -> Result<Message, DaemonError> {
+        let received = self.connection.receive(self.deadline);
+        let (frame, _) = received.map_err(|error| self.failed("read from", error))?;
+        match Message::decode(frame.kind, &frame.payload).map_err(|error| self.violated(error))? {
+            Message::Error { code, .. } if code == ErrorCode::UNKNOWN_KIND => {
+                Err(DaemonError::TooOld {
+                    version: self.version.clone(),
+                })
+            }
+            Message::Error { code, text } => Err(DaemonError::Answered { code, text }),
+            message => Ok(message),
         }
     }
 
-    /// Sends a message that carries a descriptor.
-    pub(super) fn pass(&self, message: &Message, file: BorrowedFd<'_>) -> Result<(), Failure> {
-        let frame = message.encode();
-        let sent = self.connection.send_with(&frame, &[file], self.deadline);
-        sent.map_err(Failure::of("pass a file to"))
-    }
-
-    /// Receives the next message.
-    pub(super) fn message(&self) -> Result<Message, Failure> {
-        let received = self.connection.receive(self.deadline);
-        let (frame, _) = received.map_err(Failure::of("read from"))?;
-        Ok(Message::decode(frame.kind, &frame.payload)?)
-    }
-
-    /// Receives messages until one says how a passed file or memory ended, by `last` at the latest.
-    /// `timeout` is the longest wait for each; `progress` is told of bytes read and of all bytes.
+    /// Receives messages until one says how a request ended that has a turn. Each has the timeout; `progress` is told of bytes
+    /// read and of all bytes.
     pub(super) fn outcome(
         &mut self,
-        last: Instant,
-        timeout: Duration,
         mut progress: impl FnMut(u64, u64),
-    ) -> Result<Message, Failure> {
+    ) -> Result<Message, DaemonError> {
+        let last = Instant::now() + LONGEST;
         loop {
-            self.extend(last.min(Instant::now() + timeout));
+            self.deadline = last.min(Instant::now() + self.timeout);
             match self.message()? {
                 Message::IngestWaiting { .. } => {}
                 Message::IngestProgress { done, total } => progress(done, total),
+                Message::IngestRefused(refusal) => return Err(DaemonError::Refused(refusal)),
                 other => return Ok(other),
             }
         }
     }
 
-    /// Sends a message.
-    pub(super) fn send(&self, message: &Message) -> Result<(), Failure> {
-        self.send_bytes(&message.encode())
+    /// Gives the next calls the whole timeout.
+    pub(super) fn extend(&mut self) {
+        self.deadline = Instant::now() + self.timeout;
     }
 
-    fn send_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+    /// Returns the daemon's version.
+    fn greet(&self) -> Result<String, DaemonError> {
+        let pid = std::process::id();
+        let hello = Message::Hello { pid }.encode();
+        self.send_bytes(&[PROTOCOL.preamble().as_slice(), &hello].concat())?;
+        let theirs = self.connection.preamble(self.deadline);
+        let theirs = theirs.map_err(|error| self.failed("read from", error))?;
+        let checked = PROTOCOL.check_preamble(&theirs);
+        checked.map_err(|error| self.violated(error))?;
+        match self.message()? {
+            Message::HelloAck { daemon } => Ok(daemon),
+            other => Err(DaemonError::Unexpected {
+                expected: "a greeting",
+                kind: other.kind(),
+            }),
+        }
+    }
+
+    /// Tells the daemon which span its work is for, if there is one. An older daemon has no use for it.
+    fn send_trace(&self) -> Result<(), DaemonError> {
+        let Some(parent) = trace_parent() else {
+            return Ok(());
+        };
+        match self.ask(&Message::Trace { parent }) {
+            Ok(_) | Err(DaemonError::TooOld { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn send_bytes(&self, bytes: &[u8]) -> Result<(), DaemonError> {
         let sent = self.connection.send(bytes, self.deadline);
-        sent.map_err(Failure::of("write to"))
+        sent.map_err(|error| self.failed("write to", error))
+    }
+
+    fn failed(&self, action: &'static str, error: WireError) -> DaemonError {
+        let socket = self.socket.clone();
+        let source = match error {
+            WireError::Closed => std::io::ErrorKind::UnexpectedEof.into(),
+            WireError::Io(error) => error,
+            WireError::Protocol(error) => return self.violated(error),
+            WireError::TimedOut => {
+                return DaemonError::TimedOut {
+                    action,
+                    socket,
+                    timeout: self.timeout,
+                };
+            }
+        };
+        DaemonError::Io {
+            action,
+            socket,
+            source,
+        }
+    }
+
+    fn violated(&self, source: ProtocolError) -> DaemonError {
+        let socket = self.socket.clone();
+        match source {
+            ProtocolError::Version { found, expected } => DaemonError::Version {
+                socket,
+                found,
+                expected,
+            },
+            source => DaemonError::Protocol { socket, source },
+        }
     }
 }

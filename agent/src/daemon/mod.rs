@@ -8,22 +8,12 @@
 mod absence;
 mod client;
 mod connection;
-mod derived;
-mod greeting;
-mod ingest;
-mod memory;
+mod error;
 mod room;
 mod sealed;
-mod turn;
-mod warm;
 
 pub(crate) use absence::Absence;
-pub use client::{RoomOutcome, make_room};
-pub use derived::{ask_domain, record_derived};
-pub use greeting::{Greeting, greet};
-pub use ingest::{IngestOutcome, Ingested, ingest};
-pub use memory::{MemoryOutcome, PublishedMemory, publish_memory};
+pub use client::{BuildTurn, DaemonClient, HeldInStore, RoomMade};
+pub use error::DaemonError;
 pub(crate) use room::{Answers, Patience};
 pub use sealed::sealed_memory;
-pub use turn::{BuildTurn, take_turn};
-pub use warm::declared_warm;

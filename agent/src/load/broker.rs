@@ -4,19 +4,19 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use tetris_loader::{PrivateCause, Progress, Recognized};
-use tetris_store_layout::Store;
+use tetris_store_layout::{ManifestId, Store};
 use tetris_wire::daemon::IngestReason;
 
 use super::context::{LoadContext, SharedLoad};
 use super::recognize::KnownFile;
-use crate::daemon::{self, IngestOutcome, Ingested};
+use crate::daemon::{DaemonClient, DaemonError, HeldInStore};
 
 /// Most times that a file is passed: its objects may be reclaimed before they are attached.
 pub(super) const ATTEMPTS: u32 = 2;
 
 /// The file that the daemon published, by its manifest.
-pub(super) fn known(store: &Store, ingested: &Ingested) -> Option<KnownFile> {
-    let id = ingested.manifest;
+pub(super) fn known(store: &Store, ingested: &HeldInStore<ManifestId>) -> Option<KnownFile> {
+    let id = ingested.content;
     match store.manifest(id) {
         Ok(manifest) => Some(KnownFile {
             id,
@@ -52,28 +52,30 @@ impl LoadContext<'_> {
     }
 
     /// Passes a file to the daemon. `None` when it does not publish the file, for a noted reason.
-    pub(super) fn ingested(&self, load: SharedLoad<'_>) -> Option<Ingested> {
+    pub(super) fn ingested(&self, load: SharedLoad<'_>) -> Option<HeldInStore<ManifestId>> {
         let progress = |done, total| {
             if let Some(progress) = &self.options.progress {
                 progress.report(Progress::new(done, total));
             }
         };
         self.absence.wait(load.store);
-        let socket = load.store.daemon_socket();
-        let timeout = self.options.broker_timeout;
+        let daemon = DaemonClient::of_store(load.store, self.options.broker_timeout);
         let file = load.source.file().as_fd();
-        match daemon::ingest(&socket, file, load.kind, timeout, progress) {
-            IngestOutcome::Ingested(ingested) => return Some(ingested),
-            IngestOutcome::Refused(refusal) => {
+        match daemon.ingest(file, load.kind, progress) {
+            Ok(ingested) => return Some(ingested),
+            Err(DaemonError::Refused(refusal)) => {
                 self.answers
                     .not_ingested(cause_of(refusal.reason), &refusal.text);
             }
-            IngestOutcome::NoDaemon => self.answers.not_ingested(
-                PrivateCause::of_read_only(load.store),
-                "no daemon that takes files listens in the store",
-            ),
-            IngestOutcome::Failed(why) => {
+            Err(error) if error.is_absent() || matches!(error, DaemonError::TooOld { .. }) => {
+                self.answers.not_ingested(
+                    PrivateCause::of_read_only(load.store),
+                    "no daemon that takes files listens in the store",
+                );
+            }
+            Err(error) => {
                 self.broker_patience.lose(Instant::now());
+                let why = error.to_string();
                 self.answers.not_ingested(PrivateCause::DaemonSilent, &why);
             }
         }

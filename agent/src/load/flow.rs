@@ -6,6 +6,7 @@ use tetris_loader::{
     HashedObject, LoadError, LoadFailure, PrivateCause, Recognized, Source, disown,
 };
 use tetris_store_layout::{LastPath, ManifestKind, PublishOutcome, Store};
+use tracing::field::Empty;
 
 use super::attach::Mapped;
 use super::broker;
@@ -41,6 +42,13 @@ impl LoadContext<'_> {
         kind: ManifestKind,
         again: impl Fn() -> Result<Source, LoadError>,
     ) -> Result<LoadedFile, LoadError> {
+        let span = tracing::debug_span!(
+            "load",
+            bytes_shared = Empty,
+            bytes_new = Empty,
+            bytes_private = Empty
+        );
+        let _entered = span.enter();
         let mut file = retry(source, again, |source| {
             let Some(store) = self.store else {
                 let reason = PrivateReason::without_store(self.unavailable);
@@ -57,6 +65,9 @@ impl LoadContext<'_> {
             }
         })?;
         file.account();
+        span.record("bytes_shared", file.report.bytes_shared);
+        span.record("bytes_new", file.report.bytes_new);
+        span.record("bytes_private", file.report.bytes_private);
         self.note_path(&file);
         file.report.store = store_dir(self.store, self.unavailable).map(Path::to_owned);
         if self.options.prefault {

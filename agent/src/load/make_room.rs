@@ -6,7 +6,7 @@ use tetris_loader::PrivateCause;
 use tetris_store_layout::Store;
 
 use super::context::LoadContext;
-use crate::daemon::{self, RoomOutcome};
+use crate::daemon::{DaemonClient, DaemonError, RoomMade};
 use crate::gc::{self, GcOptions};
 use crate::private_reason::PrivateReason;
 
@@ -48,22 +48,22 @@ impl LoadContext<'_> {
         if self.answers.is_refused(bytes, begun) {
             return Some(false);
         }
-        match daemon::make_room(&store.daemon_socket(), bytes, inodes, timeout) {
-            RoomOutcome::Made {
+        match DaemonClient::of_store(store, timeout).make_room(bytes, inodes) {
+            Ok(RoomMade {
                 free_bytes,
                 freed_bytes,
-            } => {
+            }) => {
                 tracing::debug!(bytes, free_bytes, freed_bytes, "the daemon made room");
                 Some(true)
             }
-            RoomOutcome::Refused(refusal) => {
+            Err(DaemonError::RoomRefused(refusal)) => {
                 self.answers.refuse(bytes, Instant::now(), &refusal);
                 Some(false)
             }
-            RoomOutcome::NoDaemon => None,
-            RoomOutcome::Failed(why) => {
+            Err(error) if error.is_absent() => None,
+            Err(error) => {
                 tracing::warn!(
-                    why,
+                    %error,
                     "the node's daemon gave no answer; this process makes room"
                 );
                 self.patience.lose(Instant::now());

@@ -9,7 +9,7 @@ use tetris_store_layout::{ObjectRef, PublishOutcome, Published, Store};
 
 use super::broker::cause_of;
 use super::context::LoadContext;
-use crate::daemon::{self, MemoryOutcome};
+use crate::daemon::{self, DaemonClient, DaemonError};
 use crate::private_reason::PrivateReason;
 use crate::read_at::ReadAt;
 
@@ -49,10 +49,9 @@ impl LoadContext<'_> {
         memory: impl AsFd,
     ) -> Result<Option<Published>, PrivateReason> {
         self.absence.wait(store);
-        let timeout = self.options.broker_timeout;
-        let socket = store.daemon_socket();
-        let (cause, why) = match daemon::publish_memory(&socket, memory.as_fd(), object, timeout) {
-            MemoryOutcome::Published(held) => {
+        let daemon = DaemonClient::of_store(store, self.options.broker_timeout);
+        let (cause, why) = match daemon.publish_memory(memory.as_fd(), object) {
+            Ok(held) => {
                 let outcome = match held.bytes_read {
                     0 => PublishOutcome::Existing,
                     _ => PublishOutcome::New,
@@ -67,21 +66,17 @@ impl LoadContext<'_> {
                     mapping,
                 }));
             }
-            MemoryOutcome::Refused(refusal) => (cause_of(refusal.reason), refusal.text),
-            MemoryOutcome::NoDaemon => {
+            Err(DaemonError::Refused(refusal)) => (cause_of(refusal.reason), refusal.text),
+            Err(error) if error.is_absent() => {
                 let why = "no daemon that takes memory listens in the store".to_owned();
                 (PrivateCause::of_read_only(store), why)
             }
-            MemoryOutcome::TooOld { version } => {
-                let why = format!(
-                    "tetris-node {version} takes no memory; use one of version {} or later",
-                    env!("CARGO_PKG_VERSION")
-                );
-                (PrivateCause::DaemonRefused, why)
+            Err(error @ DaemonError::TooOld { .. }) => {
+                (PrivateCause::DaemonRefused, error.to_string())
             }
-            MemoryOutcome::Failed(why) => {
+            Err(error) => {
                 self.broker_patience.lose(Instant::now());
-                (PrivateCause::DaemonSilent, why)
+                (PrivateCause::DaemonSilent, error.to_string())
             }
         };
         let usage = store.usage().unwrap_or_default();

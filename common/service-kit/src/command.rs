@@ -71,10 +71,32 @@ pub fn status(error: &anyhow::Error) -> ExitStatus {
 /// The error goes to standard error as it is where the log cannot have it: when the log filter is
 /// wrong, or leaves out errors. A command never fails in silence.
 pub fn run(logs: &LogArgs, work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
-    if let Err(error) = logs.init() {
-        say(&error);
-        return ExitCode::from(USAGE.code);
+    match logs.init() {
+        Ok(()) => logged(work),
+        Err(error) => usage(&error),
     }
+}
+
+/// Like [`run`], and records spans of `service` if there is a collector.
+#[cfg(feature = "traces")]
+pub fn run_traced(
+    logs: &LogArgs,
+    traces: &crate::traces::TraceArgs,
+    service: &'static str,
+    work: impl FnOnce() -> anyhow::Result<()>,
+) -> ExitCode {
+    match traces.init(logs, service) {
+        Ok(()) => logged(work),
+        Err(error) => usage(&error),
+    }
+}
+
+fn usage(error: &dyn fmt::Display) -> ExitCode {
+    say(error);
+    ExitCode::from(USAGE.code)
+}
+
+fn logged(work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     let Err(error) = work() else {
         return ExitCode::SUCCESS;
     };
@@ -92,10 +114,7 @@ pub fn run(logs: &LogArgs, work: impl FnOnce() -> anyhow::Result<()>) -> ExitCod
 pub fn run_unlogged(logs: &LogArgs, work: impl FnOnce() -> ExitCode) -> ExitCode {
     match logs.filter() {
         Ok(_) => work(),
-        Err(error) => {
-            say(&error);
-            ExitCode::from(USAGE.code)
-        }
+        Err(error) => usage(&error),
     }
 }
 

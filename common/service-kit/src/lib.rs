@@ -15,6 +15,7 @@
 //! - `unix_http` (feature `unix-http`): HTTP over Unix sockets, between processes of one daemon
 //! - `grpc` (feature `grpc`): connections of gRPC servers within limits
 //! - `token_reviews` (feature `token-reviews`): tokens that the API server decides about
+//! - `traces` (feature `traces`): spans of a process, sent to an OpenTelemetry collector
 //! - `tls_roots` (feature `tls-roots`): certificates that clients trust
 
 #![forbid(unsafe_code)]
@@ -53,5 +54,7 @@ pub mod shutdown;
 pub mod tls_roots;
 #[cfg(feature = "token-reviews")]
 pub mod token_reviews;
+#[cfg(feature = "traces")]
+pub mod traces;
 #[cfg(feature = "unix-http")]
 pub mod unix_http;

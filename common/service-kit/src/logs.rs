@@ -6,7 +6,13 @@ use clap::{Args, ValueEnum};
 use tetris_conventions::log_filter::{LogFilter, LogFilterError};
 use tracing::Subscriber;
 use tracing_subscriber::fmt::MakeWriter;
+#[cfg(feature = "traces")]
+use tracing_subscriber::fmt::layer;
+#[cfg(feature = "traces")]
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+#[cfg(feature = "traces")]
+use tracing_subscriber::{Layer, Registry};
 
 /// Level of a daemon's log without a filter.
 const DEFAULT: &str = "info";
@@ -69,7 +75,31 @@ impl LogArgs {
             .try_init()
             .map_err(|_| LogError::Twice)
     }
+
+    /// Like [`Self::init`], and gives spans and events to `other` as well, by its own filter.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the filter does not parse, or if the process has a subscriber already.
+    #[cfg(feature = "traces")]
+    pub(crate) fn init_beside(&self, other: BoxedLayer) -> Result<(), LogError> {
+        let colors = std::io::stderr().is_terminal() && self.log_format == LogFormat::Text;
+        let text = layer().with_ansi(colors).with_writer(std::io::stderr);
+        let written = match self.log_format {
+            LogFormat::Text => text.boxed(),
+            LogFormat::Json => text.json().flatten_event(true).boxed(),
+        };
+        tracing_subscriber::registry()
+            .with(other)
+            .with(written.with_filter(self.filter()?.env_filter()?))
+            .try_init()
+            .map_err(|_| LogError::Twice)
+    }
 }
+
+/// A layer of a subscriber, which filters by itself.
+#[cfg(feature = "traces")]
+pub(crate) type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Returns the subscriber that [`LogArgs::init`] installs, over any writer.
 ///

@@ -6,13 +6,14 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 25] = [
+pub const RENDERED: [(&str, &str); 26] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
     ("extender", "overlays/extender"),
     ("gateway", "overlays/gateway"),
     ("endpoint-picker", "overlays/endpoint-picker"),
+    ("traces", "overlays/traces"),
     ("dedicated", "overlays/dedicated"),
     ("gpu", "overlays/gpu"),
     ("development", "overlays/development"),

@@ -28,8 +28,6 @@ use tetris_store_layout::{Access, CreateOptions, Mapping, Store};
 
 #[cfg(all(feature = "kubernetes", feature = "node"))]
 #[allow(dead_code, reason = "tests use the rest")]
-#[path = "../../tests/shared/api.rs"]
-mod api;
 mod fill;
 mod idle;
 mod locks;

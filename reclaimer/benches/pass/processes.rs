@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use tetris_store_layout::{CreateOptions, Mapping, Store};
 use tokio::runtime::Runtime;
 
-use crate::api::Api;
 use crate::fill::fill;
 use crate::idle::INTERVAL_SECS;
 use crate::running::{BROKER_USER, Processes};
 use crate::usage::{cpu_seconds, memory_mb, share_mb};
+use tetris_test_support::api::Api;
 
 /// Half of it bears the inodes: 284,359, of which a store gets 60 %.
 const RESERVE_BYTES: u64 = 512 << 20;

@@ -16,12 +16,16 @@ use tetris_conventions::document::{self, ErrorDocument};
 use tetris_service_kit::command::{self, Failure};
 use tetris_service_kit::command_help::{CompletionsArgs, ManArgs};
 use tetris_service_kit::logs::LogArgs;
+use tetris_service_kit::traces::{TraceArgs, Via, while_exporting};
 use tetris_service_kit::unix_http::UnixHttpError;
 
 use crate::config::{ConfigError, ConfigFlags};
 use crate::daemon::{self, OtherDaemon};
 #[cfg(feature = "node")]
 use crate::processes::{mirror, volumes};
+
+/// Name of the service in traces.
+const SERVICE: &str = "tetris-node";
 
 /// Look after a node's tensor stores: free unmapped tensors, publish files for pods, serve devices
 #[derive(Debug, Parser)]
@@ -39,17 +43,17 @@ enum Command {
     Run(Run),
     /// Mount the stores and the volumes of pods, as the privileged process of several, until SIGTERM
     #[cfg(feature = "node")]
-    Volumes(ConfigFlags),
+    Volumes(Serve),
     /// Look after the stores, as a process without privileges, until SIGTERM
     #[cfg(feature = "node")]
-    Broker(ConfigFlags),
+    Broker(Serve),
     /// Talk to the API server and serve the network, as the process with the cluster's token, until
     /// SIGTERM
     #[cfg(all(feature = "kubernetes", feature = "node"))]
-    Cluster(ConfigFlags),
+    Cluster(Serve),
     /// Serve the devices of the table `gpu_mirror`, as a process beside `broker`, until SIGTERM
     #[cfg(feature = "node")]
-    Mirror(ConfigFlags),
+    Mirror(Serve),
     /// Make one pass, print its results, and end
     Once(Once),
     /// Check the configuration, and print it with all defaults in the form that --config takes
@@ -74,10 +78,19 @@ enum Command {
     Man(ManArgs),
 }
 
+/// Arguments of processes that run until SIGTERM.
+#[derive(Debug, Args)]
+struct Serve {
+    #[command(flatten)]
+    config: ConfigFlags,
+    #[command(flatten)]
+    traces: TraceArgs,
+}
+
 #[derive(Debug, Args)]
 struct Run {
     #[command(flatten)]
-    config: ConfigFlags,
+    serve: Serve,
     /// Free nothing: only report the objects that a pass would free
     #[arg(long)]
     dry_run: bool,
@@ -120,7 +133,7 @@ pub fn main() -> ExitCode {
 impl Cli {
     /// Runs the command. Errors are logged.
     pub fn run(&self) -> ExitCode {
-        command::run(&self.logs, || {
+        command::run_traced(&self.logs, &self.traces(), SERVICE, || {
             run(self).map_err(with_status).inspect_err(|error| {
                 // A pass that met errors has its result, which lists them.
                 if self.is_json() && command::status(error) != exit::INCOMPLETE {
@@ -129,6 +142,19 @@ impl Cli {
                 }
             })
         })
+    }
+
+    /// Arguments of traces; none of a subcommand without spans.
+    fn traces(&self) -> TraceArgs {
+        let serve = match &self.command {
+            Command::Run(args) => &args.serve,
+            #[cfg(feature = "node")]
+            Command::Volumes(serve) | Command::Broker(serve) | Command::Mirror(serve) => serve,
+            #[cfg(all(feature = "kubernetes", feature = "node"))]
+            Command::Cluster(serve) => serve,
+            _ => return TraceArgs::default(),
+        };
+        serve.traces.clone()
     }
 
     fn is_json(&self) -> bool {
@@ -181,16 +207,17 @@ fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Command::Run(args) => {
             // Passes and the scrub have their own threads.
-            command::runtime()?.block_on(daemon::run(&args.config, args.dry_run))
+            let running = daemon::run(&args.serve.config, args.dry_run);
+            command::runtime()?.block_on(while_exporting(Via::Network, running))
         }
         #[cfg(feature = "node")]
-        Command::Volumes(flags) => command::runtime()?.block_on(volumes::run(flags)),
+        Command::Volumes(serve) => command::runtime()?.block_on(volumes::run(&serve.config)),
         #[cfg(feature = "node")]
-        Command::Broker(flags) => daemon::broker(flags),
+        Command::Broker(serve) => daemon::broker(&serve.config),
         #[cfg(all(feature = "kubernetes", feature = "node"))]
-        Command::Cluster(flags) => daemon::cluster(flags),
+        Command::Cluster(serve) => daemon::cluster(&serve.config),
         #[cfg(feature = "node")]
-        Command::Mirror(flags) => mirror::run(flags),
+        Command::Mirror(serve) => mirror::run(&serve.config),
         Command::Once(args) => once::run(args),
         Command::Check(args) => check::run(args),
         #[cfg(feature = "node")]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tetris_sandbox::idmap::IdMap;
 use tokio::sync::{Notify, watch};
 use tonic::{Request, Response, Status};
+use tracing::{Instrument as _, Span};
 
 use super::choose::Chosen;
 use super::config::{CsiConfig, PerNamespace};
@@ -97,8 +98,9 @@ impl CsiDriver {
         &self,
         work: impl FnOnce(&DriverParts) -> Result<T, VolumeError> + Send + 'static,
     ) -> Result<T, Status> {
-        let shared = Arc::clone(&self.0);
-        let done = tokio::task::spawn_blocking(move || work(&shared)).await;
+        let (shared, span) = (Arc::clone(&self.0), Span::current());
+        let work = move || span.in_scope(|| work(&shared));
+        let done = tokio::task::spawn_blocking(work).await;
         let done = done.map_err(|error| Status::internal(format!("the call failed: {error}")))?;
         Ok(done?)
     }
@@ -208,6 +210,9 @@ fn pod_of(wish: &Publish) -> PodName {
 }
 
 pub(super) const PUBLISH: &str = "NodePublishVolume";
+const UNPUBLISH: &str = "NodeUnpublishVolume";
+/// Longest identifier of a volume in a span, in bytes.
+const VOLUME: usize = 128;
 
 impl DriverParts {
     fn publish(
@@ -312,6 +317,13 @@ impl DriverParts {
     }
 }
 
+/// Span of a call. Identifiers of volumes are the kubelet's, and short.
+fn call_span(call: &'static str, volume: &str) -> Span {
+    let end = volume.floor_char_boundary(VOLUME);
+    let volume = volume.get(..end).unwrap_or_default();
+    tracing::debug_span!("csi", otel.kind = "server", call, volume)
+}
+
 pub(super) fn logged<T>(call: &str, outcome: Result<T, VolumeError>) -> Result<T, VolumeError> {
     outcome.inspect_err(|error| tracing::warn!(call, %error, "call refused"))
 }
@@ -351,7 +363,9 @@ impl Node for CsiDriver {
         &self,
         request: Request<NodePublishVolumeRequest>,
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
-        self.publish(request.into_inner()).await?;
+        let request = request.into_inner();
+        let span = call_span(PUBLISH, &request.volume_id);
+        self.publish(request).instrument(span).await?;
         Ok(Response::new(NodePublishVolumeResponse {}))
     }
 
@@ -360,7 +374,9 @@ impl Node for CsiDriver {
         request: Request<NodeUnpublishVolumeRequest>,
     ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
         let request = request.into_inner();
-        self.blocking(move |shared| logged("NodeUnpublishVolume", shared.unpublish(&request)))
+        let span = call_span(UNPUBLISH, &request.volume_id);
+        self.blocking(move |shared| logged(UNPUBLISH, shared.unpublish(&request)))
+            .instrument(span)
             .await?;
         Ok(Response::new(NodeUnpublishVolumeResponse {}))
     }

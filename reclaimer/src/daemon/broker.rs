@@ -12,6 +12,7 @@ use tetris_service_kit::command::runtime;
 use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::ConnectionLimits;
 use tetris_service_kit::shutdown::until;
+use tetris_service_kit::traces::while_exporting;
 use tetris_service_kit::unix_http;
 use tetris_store_layout::Store;
 use tokio::net::UnixListener;
@@ -30,7 +31,7 @@ use crate::mount::is_tmpfs_mount;
 use crate::process::{Process, ProcessesConfig};
 use crate::processes::broker::{Declared, MessageState, ProcessesView, ReceivedReports, router};
 use crate::processes::mirror::beside;
-use crate::processes::sandbox;
+use crate::processes::{sandbox, traces};
 use crate::report::NodeStatus;
 use crate::report::process_report::SandboxReport;
 use crate::store::remove_leftovers;
@@ -63,7 +64,8 @@ pub fn broker(flags: &ConfigFlags) -> Result<()> {
     sandbox::enter(Process::Broker, &config, flags.config.as_deref())?;
     let sandbox = SandboxReport::of_this_process();
     // Passes and the scrub have their own threads.
-    runtime()?.block_on(serve(flags, config, sandbox))
+    let via = traces::via(Process::Broker, &config.file.processes)?;
+    runtime()?.block_on(while_exporting(via, serve(flags, config, sandbox)))
 }
 
 async fn serve(flags: &ConfigFlags, config: Config, sandbox: SandboxReport) -> Result<()> {

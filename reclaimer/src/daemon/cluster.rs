@@ -9,6 +9,7 @@ use tetris_service_kit::command::runtime;
 use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::ConnectionLimits;
 use tetris_service_kit::shutdown::{signals, until};
+use tetris_service_kit::traces::{Uri, collector, while_exporting};
 use tetris_service_kit::unix_http::{self, UnixClient};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -19,11 +20,12 @@ use crate::config::{Config, ConfigFlags};
 use crate::keep_warm::WarmSet;
 use crate::process::Process;
 use crate::processes::cluster::own_report::OwnReport;
+use crate::processes::cluster::trace_relay::TraceRelay;
 use crate::processes::cluster::{
     FetchedPages, PageLimits, Reports, declarations, namespaces, reload, router,
 };
 use crate::processes::reporter::send_reports;
-use crate::processes::sandbox;
+use crate::processes::{sandbox, traces};
 use crate::report::process_report::SandboxReport;
 
 /// Longest time for the broker to take a message.
@@ -49,10 +51,18 @@ pub fn cluster(flags: &ConfigFlags) -> Result<()> {
         .with_context(|| format!("cannot make `{}`", directory.display()))?;
     sandbox::enter(Process::Cluster, &config, flags.config.as_deref())?;
     let sandbox = SandboxReport::of_this_process();
-    runtime()?.block_on(serve(flags, config, sandbox))
+    let via = traces::via(Process::Cluster, &config.file.processes)?;
+    let collector = collector();
+    let serving = serve(flags, config, sandbox, collector);
+    runtime()?.block_on(while_exporting(via, serving))
 }
 
-async fn serve(flags: &ConfigFlags, config: Config, sandbox: SandboxReport) -> Result<()> {
+async fn serve(
+    flags: &ConfigFlags,
+    config: Config,
+    sandbox: SandboxReport,
+    collector: Option<Uri>,
+) -> Result<()> {
     tokio::spawn(freed_pages::follow());
     let mut signaled = pin!(signals()?);
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -70,6 +80,10 @@ async fn serve(flags: &ConfigFlags, config: Config, sandbox: SandboxReport) -> R
     let questions = router(namespaces, reports);
     let served = unix_http::serve(listener, questions, SOCKET, until(stopped.clone()));
     tasks.spawn(served);
+    if let Some(collector) = collector {
+        let relay = TraceRelay::listen(&traces::socket(&file.processes), &collector)?;
+        tasks.spawn(relay.run(stopped.clone()));
+    }
     if file.kubernetes.enabled {
         follow_pods(&config, &own, &broker, &stopped, &mut tasks);
     }

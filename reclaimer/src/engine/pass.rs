@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use tetris_reclaimer_core::{Action, Event, Plan, Reason, plan};
 use tetris_store_layout::{ObjectId, Reclaimed, Refresh, StoreError};
+use tracing::field::Empty;
 
 use super::held::{IN_TURN, Question, Turn};
 use super::observation::Observation;
@@ -24,6 +25,13 @@ const MAX_ROUNDS: u32 = 64;
 impl Reclaimer {
     /// Makes a pass. `needs` are served before anything else.
     pub fn pass(&mut self, trigger: Trigger, needs: &[RoomNeed], now_ms: u64) -> PassResult {
+        let span = tracing::debug_span!(
+            "pass",
+            trigger = trigger.name(),
+            needs = needs.len(),
+            bytes_freed = Empty
+        );
+        let _entered = span.enter();
         let began = Instant::now();
         self.passes += 1;
         self.now_ms = now_ms;
@@ -49,7 +57,9 @@ impl Reclaimer {
             seen = self.observe(Refresh::Changes, Question::Held, now_ms, &mut progress);
             self.rounds(&mut seen, needs, now_ms, &mut progress);
         }
-        let freed = progress.freed_bytes.values().any(|bytes| *bytes > 0);
+        let freed_bytes: u64 = progress.freed_bytes.values().sum();
+        span.record("bytes_freed", freed_bytes);
+        let freed = freed_bytes > 0;
         if !self.dry_run {
             self.collect_records(full, &mut progress);
         }
@@ -126,7 +136,8 @@ impl Reclaimer {
             }
         };
         progress.shortfalls.clone_from(&plan.shortfalls);
-        let spared = self.carry_out(&plan, seen, now_ms, progress);
+        let spared = tracing::debug_span!("free", objects = plan.actions.len())
+            .in_scope(|| self.carry_out(&plan, seen, now_ms, progress));
         self.note_draining(&plan, seen);
         let unmet =
             |need: &RoomNeed| self.is_unmet(need, seen, progress) && !plan.actions.is_empty();

@@ -9,6 +9,8 @@ use std::time::Duration;
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::finished::Finished;
 use super::job::IngestJob;
@@ -30,7 +32,14 @@ impl IngestJob {
         passed: Option<PassedFile>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let job = Arc::clone(self);
-        async move {
+        let span = tracing::debug_span!(
+            "ingest",
+            store = self.target.name,
+            bytes = self.key.identity.size,
+            bytes_read = Empty,
+            outcome = Empty
+        );
+        let work = async move {
             match job.turn(&shared).await {
                 Ok(turn) => job.read(&shared, passed, turn).await,
                 Err(refusal) => {
@@ -39,7 +48,8 @@ impl IngestJob {
                 }
             }
             shared.end(job.id);
-        }
+        };
+        work.instrument(span)
     }
 
     fn conclude(&self, shared: &BrokerState, stage: Stage) {
@@ -50,6 +60,9 @@ impl IngestJob {
         shared.count(&stage);
         if let Some(outcome) = self.outcome(&stage) {
             let read = self.monitor.bytes_read();
+            let span = Span::current();
+            span.record("bytes_read", read);
+            span.record("outcome", outcome.name());
             shared.ended(store, outcome, read, self.begun.elapsed());
         }
         self.stage.send_replace(stage);
@@ -104,13 +117,14 @@ impl IngestJob {
         turn: Turn,
     ) {
         let (reply, mut answer) = oneshot::channel();
+        let span = Span::current();
         let work = match self.work(shared, passed, turn) {
             Ok(work) => work,
             Err(refused) => return self.conclude(shared, Stage::Refused(refused)),
         };
         let read = move || {
             // Without a receiver the published objects are released here.
-            let _gone = reply.send(work.run());
+            let _gone = reply.send(span.in_scope(|| work.run()));
         };
         let thread = std::thread::Builder::new().name("ingest".to_owned());
         if let Err(error) = thread.spawn(read) {

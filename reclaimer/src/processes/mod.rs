@@ -15,6 +15,8 @@ pub(crate) mod reporter;
 #[cfg(feature = "node")]
 pub mod sandbox;
 #[cfg(feature = "node")]
+pub(crate) mod traces;
+#[cfg(feature = "node")]
 mod usage;
 #[cfg(feature = "node")]
 pub mod volumes;

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use tetris_sandbox::{Profile, Rights, SandboxError, SandboxStatus, SocketFamily};
+use tetris_service_kit::traces::collector;
 
 use crate::config::{Config, ConfigFile};
 use crate::gpu_mirror::Implementation;
 use crate::process::{Process, Switch};
+use crate::processes::traces;
 
 /// The sandbox of this process.
 static ENTERED: OnceLock<SandboxStatus> = OnceLock::new();
@@ -163,9 +165,12 @@ fn network(profile: Profile, file: &ConfigFile) -> Profile {
     for address in addresses.into_iter().flatten() {
         profile = profile.listen_at(SocketAddr::port(&address));
     }
+    let collector = collector().map(|collector| traces::port(&collector));
+    let named = collector.map(|port| [port, NAME_SERVER]);
+    let collector = named.into_iter().flatten();
     match (file.kubernetes.enabled, api_server_port()) {
-        (false, _) => profile.connect_to([]),
-        (true, Some(port)) => profile.connect_to([port, NAME_SERVER]),
+        (false, _) => profile.connect_to(collector),
+        (true, Some(port)) => profile.connect_to([port, NAME_SERVER].into_iter().chain(collector)),
         // A kubeconfig says where the server is.
         (true, None) => profile,
     }

@@ -8,6 +8,7 @@ use tetris_wire::daemon::{ErrorCode, Message, PROTOCOL, RoomReason, RoomRefusal}
 use tetris_wire::{Peer, ProtocolError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use super::frames::{Ended, Frames};
 use super::{Fault, RoomAnswer, RoomAsk};
@@ -76,17 +77,24 @@ impl Client {
         }
         let daemon = env!("CARGO_PKG_VERSION").to_owned();
         frames.send(&Message::HelloAck { daemon }.encode()).await?;
-        let mut domain = None;
+        let (mut domain, mut parent) = (None, None);
         loop {
             let incoming = frames.receive().await?;
+            let span = self.span(&incoming.message, parent.as_deref());
             let (answer, next) = match incoming.message {
+                Ok(Message::Trace { parent: theirs }) => {
+                    parent = Some(theirs);
+                    (Message::TraceKept, Next::Another)
+                }
                 Ok(Message::Ingest { kind }) => {
                     let request = IngestRequest::File(kind);
-                    self.ingest(frames, request, incoming.descriptors).await?
+                    let ingest = self.ingest(frames, request, incoming.descriptors);
+                    ingest.instrument(span).await?
                 }
                 Ok(Message::Publish { object }) => {
                     let request = IngestRequest::Memory(object);
-                    self.ingest(frames, request, incoming.descriptors).await?
+                    let ingest = self.ingest(frames, request, incoming.descriptors);
+                    ingest.instrument(span).await?
                 }
                 Ok(Message::AskDomain) => {
                     let found = self.domain(incoming.descriptors).await;
@@ -96,10 +104,17 @@ impl Client {
                         Next::Another,
                     )
                 }
-                Ok(Message::RecordDerived(claim)) => self.record(frames, domain, claim).await?,
-                Ok(Message::TakeTurn(request)) => self.take_turn(frames, domain, request).await?,
+                Ok(Message::RecordDerived(claim)) => {
+                    let record = self.record(frames, domain, claim);
+                    record.instrument(span).await?
+                }
+                Ok(Message::TakeTurn(request)) => {
+                    let take_turn = self.take_turn(frames, domain, request);
+                    take_turn.instrument(span).await?
+                }
                 Ok(Message::MakeRoom { bytes, inodes }) => {
-                    self.make_room(frames, bytes, inodes).await?
+                    let make_room = self.make_room(frames, bytes, inodes);
+                    make_room.instrument(span).await?
                 }
                 Ok(Message::AskWarm { manifest }) => self.is_warm(manifest),
                 Ok(other) => self.unknown(&ProtocolError::UnknownKind(other.kind())),

@@ -21,6 +21,7 @@ mod derived;
 mod frames;
 mod ingest;
 mod serve;
+mod trace;
 mod warm;
 
 use std::io;

@@ -25,8 +25,8 @@ use tetris_node::store::OpenStore;
 use tetris_store_layout::{Access, CreateOptions, ObjectRef, Reclaimed, SOCKET_USER, Store};
 
 use crate::daemon::harness::{Daemon, EXE, eventually, model_file};
-use crate::reachable::reachable;
-use crate::skipped::skipped;
+use tetris_test_support::reachable::reachable;
+use tetris_test_support::skipped::skipped;
 
 const LONG: Duration = Duration::from_mins(1);
 /// User of the broker and of the mirror, where this test may become it.

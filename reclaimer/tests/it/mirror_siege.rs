@@ -26,7 +26,7 @@ use tetris_wire::{FRAME_HEADER_BYTES, FrameHeader, PREAMBLE_BYTES};
 
 use crate::daemon::harness::eventually;
 use crate::mirror_process::{Place, as_user};
-use crate::skipped::skipped;
+use tetris_test_support::skipped::skipped;
 
 /// Limit of the shipped container (`deploy/overlays/gpu/mirror.yaml`).
 const LIMIT: u64 = 2 << 30;

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use tetris_conventions::exit::{FAILED, USAGE, help};
 use tetris_service_kit::command_help::{CompletionsArgs, ManArgs};
 use tetris_service_kit::logs::LogArgs;
+use tetris_service_kit::traces::TraceArgs;
 
 /// Send inference requests to the instances of their function by capacity
 #[derive(Debug, Parser)]
@@ -18,6 +19,16 @@ pub struct Cli {
     /// Arguments of logs.
     #[command(flatten)]
     pub logs: LogArgs,
+}
+
+impl Cli {
+    /// Arguments of traces; none of a subcommand without spans.
+    pub fn traces(&self) -> TraceArgs {
+        match &self.command {
+            Command::Run(args) => args.traces.clone(),
+            _ => TraceArgs::default(),
+        }
+    }
 }
 
 /// Subcommands of `tetris-gateway`.
@@ -78,6 +89,9 @@ pub struct Run {
         default_value = "tetris-gateway"
     )]
     pub name: String,
+    /// Arguments of traces.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// Arguments of `check`.

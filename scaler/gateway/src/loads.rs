@@ -140,6 +140,7 @@ mod tests {
                 arrived_at: now,
                 sent_at: now,
                 slo: Duration::MAX,
+                span: &tracing::Span::none(),
             };
             arrival.dispatched(dispatch).ended(RequestOutcome::Served);
         }

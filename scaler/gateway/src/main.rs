@@ -8,10 +8,13 @@ use clap::Parser as _;
 use tetris_gateway::cli::{Cli, Command};
 use tetris_gateway::config::Config;
 use tetris_service_kit::command;
+use tetris_service_kit::traces::{Via, while_exporting};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    command::run(&cli.logs, || run(&cli.command))
+    command::run_traced(&cli.logs, &cli.traces(), "tetris-gateway", || {
+        run(&cli.command)
+    })
 }
 
 fn run(command: &Command) -> Result<()> {
@@ -25,7 +28,8 @@ fn run(command: &Command) -> Result<()> {
             {
                 anyhow::bail!("TLS: the process already has a crypto provider");
             }
-            Ok(command::runtime()?.block_on(tetris_gateway::run::run(args))?)
+            let serving = while_exporting(Via::Network, tetris_gateway::run::run(args));
+            Ok(command::runtime()?.block_on(serving)?)
         }
         Command::Completions(args) => args.run::<Cli>(),
         Command::Man(args) => args.run::<Cli>(),

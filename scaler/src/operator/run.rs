@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Instant, sleep, timeout};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::apply::Applier;
 use super::gateway_loads;
@@ -128,7 +130,14 @@ impl Operator {
         while !stopping.load(Ordering::Relaxed) {
             let now_s = i64::try_from(epoch_ms() / 1_000).unwrap_or(i64::MAX);
             if let Some(observed) = shared.observe(&history, now_s) {
+                let span = tracing::debug_span!(
+                    "reconcile",
+                    nodes = Empty,
+                    functions = Empty,
+                    failed = Empty
+                );
                 self.pass(shared, &observed, &mut history, &mut applier)
+                    .instrument(span)
                     .await;
             }
             self.rest(shared, stopping).await;
@@ -158,16 +167,20 @@ impl Operator {
         applier: &mut Applier,
     ) {
         let began = Instant::now();
-        let plan = reconcile(observed, &self.options.settings, epoch_ms());
+        let plan = tracing::debug_span!("plan")
+            .in_scope(|| reconcile(observed, &self.options.settings, epoch_ms()));
         self.metrics.planned(began.elapsed().as_secs_f64());
         let leads = self.leadership.leads();
         let nodes = observed.inventory.nodes().count();
         self.metrics.state(leads, nodes);
+        let span = Span::current();
+        span.record("nodes", nodes);
+        span.record("functions", plan.functions.len());
         history.planned(&plan.functions, shared.clock());
         self.published.send_replace(Arc::new(plan.snapshot.clone()));
         self.ready.store(true, Ordering::Relaxed);
         if leads {
-            applier.carry_out(&plan).await;
+            span.record("failed", applier.carry_out(&plan).await);
         }
     }
 
@@ -188,7 +201,11 @@ impl Operator {
             let now = shared.clock();
             let steps = steps(&observed, &mut memory, &self.options.settings, now);
             if self.leadership.leads() && !steps.is_empty() {
-                placer.carry_out(steps, &mut memory, now).await;
+                let span = tracing::debug_span!("place", steps = steps.len());
+                placer
+                    .carry_out(steps, &mut memory, now)
+                    .instrument(span)
+                    .await;
             }
         }
     }

@@ -7,7 +7,7 @@ use tetris_scaler::cli::{Cli, Command};
 use tetris_scaler::resources::InferenceFunctionSpec;
 use tetris_scaler_core::{OperatorDefaults, ScaleInConfig};
 
-use crate::{command_page, exit_codes_page};
+use tetris_test_support::{command_page, exit_codes_page};
 
 fn run(args: &[&str]) -> Output {
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_tetris-scaler"));

@@ -1,12 +1,6 @@
 //! The scaler over its real sockets, against clusters, daemons and a Prometheus that the tests simulate.
 
 mod command;
-#[path = "../../../deploy/tests/shared/command_page.rs"]
-mod command_page;
-#[path = "../../../deploy/tests/shared/image.rs"]
-mod docker;
-#[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
-mod exit_codes_page;
 mod extender;
 #[path = "../../../fuzz/checks/extender.rs"]
 mod extender_check;
@@ -14,8 +8,6 @@ mod extender_check;
 mod extender_seeds;
 mod fuzz_corpus;
 mod gateways;
-#[path = "../../../deploy/tests/shared/generated_page.rs"]
-mod generated_page;
 #[path = "../../../fuzz/heap.rs"]
 mod heap;
 #[path = "../../../fuzz/checks/inventory_page.rs"]
@@ -31,8 +23,6 @@ mod keda_seeds;
 mod loads_page;
 #[path = "../../../fuzz/seeds/loads_page.rs"]
 mod loads_page_seeds;
-#[path = "../../../deploy/tests/shared/metrics_page.rs"]
-mod metrics_page;
 mod operator;
 mod plan;
 #[path = "../../../fuzz/checks/prometheus_answer.rs"]
@@ -42,7 +32,5 @@ mod prometheus_answer_seeds;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 mod served;
-#[path = "../../../reclaimer/tests/shared/skipped.rs"]
-mod skipped;
 mod snapshot;
 mod whole;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tetris_agent::ManifestKind;
-use tetris_agent::daemon::{IngestOutcome, ingest};
+use tetris_agent::daemon::{DaemonClient, DaemonError};
 use tetris_wire::FrameHeader;
 use tetris_wire::daemon::{Message, PROTOCOL};
 
@@ -23,14 +23,14 @@ pub fn socket(store: &Path) -> PathBuf {
 
 /// Passes a file as the agent does. Returns a word for the outcome.
 pub fn pass(store: &Path, file: BorrowedFd<'_>, kind: ManifestKind) -> String {
-    match ingest(&socket(store), file, kind, ANSWER, |_, _| {}) {
-        IngestOutcome::Ingested(ingested) => {
+    match DaemonClient::new(socket(store), ANSWER).ingest(file, kind, |_, _| {}) {
+        Ok(ingested) => {
             ingested.done();
             "ingested".to_owned()
         }
-        IngestOutcome::Refused(refusal) => format!("refused-{}", refusal.reason.0),
-        IngestOutcome::NoDaemon => "no-daemon".to_owned(),
-        IngestOutcome::Failed(_) => "no-answer".to_owned(),
+        Err(DaemonError::Refused(refusal)) => format!("refused-{}", refusal.reason.0),
+        Err(error) if error.is_absent() => "no-daemon".to_owned(),
+        Err(_) => "no-answer".to_owned(),
     }
 }
 

@@ -13,8 +13,6 @@ mod forged_blob;
 mod full_store;
 mod identity;
 mod idiom;
-#[path = "../../../reclaimer/tests/shared/lease.rs"]
-mod lease;
 mod limits;
 mod model_paths;
 mod owner;
@@ -29,6 +27,7 @@ mod syscall_faults;
 mod terminal;
 mod torn_private;
 mod torture;
+mod traces;
 mod vocabulary;
 mod words;
 mod workflows;

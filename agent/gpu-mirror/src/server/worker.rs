@@ -82,7 +82,13 @@ impl<D: DeviceMemory> Worker<D> {
         if self.core.give_up_unwanted(self.id, load) {
             return;
         }
-        let done = self.copy(load);
+        let span = tracing::debug_span!(
+            "transfer",
+            device = %self.id,
+            objects = load.copies.len(),
+            bytes = load.copies.iter().map(|copy| copy.place.len).sum::<u64>()
+        );
+        let done = span.in_scope(|| self.copy(load));
         self.core.count_registrations(self.executor.registrar());
         if load.sources.pool().is_closed() {
             self.core.unpin(load.sources.pool());

@@ -719,6 +719,9 @@ def diagnose(
 def content_id(data: Buffer) -> str:
     """Return the BLAKE3-256 of C-contiguous bytes, over all cores."""
 
+def trace_parent() -> str | None:
+    """Return the span that loads of this thread tell the node daemon, as the value of a header `traceparent`."""
+
 def unmodified_id(address: int, nbytes: int) -> str | None:
     """Return the id of bytes that were loaded at this address and not written to since; `None` if that is not known."""
 

@@ -8,7 +8,6 @@ use tetris_store_layout::ObjectRef;
 use super::file::LookedFile;
 use super::presence::{Presence, objects_of};
 use super::some_of;
-use crate::daemon::Greeting;
 use crate::doctor::bytes::Bytes;
 use crate::doctor::check::Check;
 use crate::doctor::machine::limits;
@@ -60,7 +59,9 @@ fn of_store(presence: &Presence<'_>, open: &OpenStore, map_limit: Option<u64>) -
     let missing = presence.missing_bytes();
     if missing > 0 {
         let cause = match (open.publishing(), &open.daemon) {
-            (Publishing::Impossible, Greeting::Failed(_)) => Some(PrivateCause::DaemonSilent),
+            (Publishing::Impossible, Err(error)) if !error.is_absent() => {
+                Some(PrivateCause::DaemonSilent)
+            }
             (Publishing::Impossible, _) => Some(PrivateCause::of_read_only(&open.store)),
             _ => None,
         };

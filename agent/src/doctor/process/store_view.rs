@@ -11,7 +11,7 @@ use tetris_store_layout::{Store, is_idmapped_in};
 
 use super::environment::Environment;
 use super::folder::ProcessFolder;
-use crate::daemon::{Greeting, greet};
+use crate::daemon::DaemonClient;
 use crate::doctor::check::Check;
 use crate::doctor::store::{Publishing, SeenStore};
 use crate::store_location::{MOUNT_POINT, SHM_DIR};
@@ -175,10 +175,12 @@ fn state_of(folder: &ProcessFolder, dir: &Path, named: bool, user: u32) -> Store
     let mount = statvfs(seen).map(|stat| stat.flags());
     let read_only = mount.is_ok_and(|flags| flags.contains(FsFlags::ST_RDONLY));
     let writable = !read_only && (user == owner || user == 0);
-    let daemon = greet(&store.daemon_socket(), GREETING);
+    let daemon = DaemonClient::of_store(&store, GREETING).version();
     let publishing = Publishing::of(writable, &daemon);
     let cause = match (publishing, &daemon) {
-        (Publishing::Impossible, Greeting::Failed(_)) => Some(PrivateCause::DaemonSilent),
+        (Publishing::Impossible, Err(error)) if !error.is_absent() => {
+            Some(PrivateCause::DaemonSilent)
+        }
         (Publishing::Impossible, _) if store.daemon_socket().exists() => {
             Some(PrivateCause::NoDaemon)
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use tetris_loader::{PrivateCause, Words};
 
 use super::{OpenStore, Publishing};
-use crate::daemon::Greeting;
+use crate::daemon::DaemonError;
 use crate::doctor::check::Check;
 
 /// Version of this build.
@@ -21,37 +21,44 @@ pub(super) fn check(open: &OpenStore) -> Check {
 }
 
 /// `is_left` is true if there is a socket, alive or dead.
-fn of(daemon: &Greeting, publishing: Publishing, is_left: bool, dir: &Path) -> Check {
+fn of(
+    daemon: &Result<String, DaemonError>,
+    publishing: Publishing,
+    is_left: bool,
+    dir: &Path,
+) -> Check {
     match daemon {
-        Greeting::Answered { version } if version == OWN => {
+        Ok(version) if version == OWN => {
             Check::ok("daemon", format!("tetris-node {version} answers"))
                 .fact("version", version.as_str())
         }
-        Greeting::Answered { version } => Check::note(
+        Ok(version) => Check::note(
             "daemon",
             format!("tetris-node {version} answers; this is {OWN}, and both speak one protocol"),
         )
         .fact("version", version.as_str()),
-        Greeting::OtherProtocol { found, expected } => Check::warning(
+        Err(DaemonError::Version {
+            found, expected, ..
+        }) => Check::warning(
             "daemon",
             format!("it speaks protocol version {found}; loads do without it"),
         )
         .expected(format_args!("protocol version {expected}"))
         .remedy("install tetris and tetris-node of one release"),
-        Greeting::Failed(why) => Check::warning("daemon", why.clone())
-            .expected("a daemon that answers in time")
-            .remedy(PrivateCause::DaemonSilent.remedy(Words::of_process(), dir)),
-        Greeting::Absent if publishing == Publishing::Impossible => {
+        Err(error) if error.is_absent() && publishing == Publishing::Impossible => {
             Check::warning("daemon", absent(is_left))
                 .expected("a daemon, since this store is read-only here")
         }
-        Greeting::Absent => Check::ok(
+        Err(error) if error.is_absent() => Check::ok(
             "daemon",
             format!(
                 "{}; processes publish and free by themselves",
                 absent(is_left)
             ),
         ),
+        Err(error) => Check::warning("daemon", error.to_string())
+            .expected("a daemon that answers in time")
+            .remedy(PrivateCause::DaemonSilent.remedy(Words::of_process(), dir)),
     }
 }
 
@@ -71,9 +78,12 @@ mod tests {
     #[test]
     fn a_daemon_is_needed_only_where_nobody_else_publishes() {
         let dir = Path::new("/run/tetris/store");
-        let own = of(&Greeting::Absent, Publishing::Own, false, dir);
+        let absent = Err(DaemonError::Absent {
+            socket: dir.join("daemon"),
+        });
+        let own = of(&absent, Publishing::Own, false, dir);
         assert_eq!(own.status, Status::Ok);
-        let reader = of(&Greeting::Absent, Publishing::Impossible, true, dir);
+        let reader = of(&absent, Publishing::Impossible, true, dir);
         assert_eq!(reader.status, Status::Warning);
         assert!(reader.found.contains("left over"));
     }
@@ -83,21 +93,17 @@ mod tests {
         let dir = Path::new("/run/tetris/store");
         let answered = |version: &str| {
             let version = version.to_owned();
-            of(
-                &Greeting::Answered { version },
-                Publishing::Brokered,
-                true,
-                dir,
-            )
+            of(&Ok(version), Publishing::Brokered, true, dir)
         };
         assert_eq!(answered(OWN).status, Status::Ok);
         let other = answered("99.0.0");
         assert_eq!(other.status, Status::Note);
         assert!(other.found.contains("99.0.0") && other.found.contains(OWN));
-        let protocol = Greeting::OtherProtocol {
+        let protocol = Err(DaemonError::Version {
+            socket: dir.join("daemon"),
             found: 2,
             expected: 1,
-        };
+        });
         let check = of(&protocol, Publishing::Impossible, true, dir);
         assert_eq!(check.status, Status::Warning);
         assert!(check.remedy.is_some());

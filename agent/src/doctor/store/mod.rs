@@ -13,7 +13,7 @@ use std::time::Duration;
 use tetris_store_layout::{ObjectEntry, ObjectRef, Store, Usage};
 
 use super::check::{Check, Section};
-use crate::daemon::{Greeting, greet};
+use crate::daemon::{DaemonClient, DaemonError};
 use crate::store_location::{StoreLocation, StoreLocationError};
 
 pub(super) use publishing::Publishing;
@@ -29,8 +29,8 @@ pub(super) struct SeenStore {
 /// A store that is open.
 pub(super) struct OpenStore {
     pub(super) store: Store,
-    /// The daemon's answer to a greeting.
-    pub(super) daemon: Greeting,
+    /// Version of the daemon, or why there is none.
+    pub(super) daemon: Result<String, DaemonError>,
     /// The objects. Empty where they cannot be listed, which `contents` says.
     pub(super) objects: Vec<ObjectEntry>,
     /// Those that someone holds, or that cannot be asked.
@@ -60,7 +60,7 @@ impl OpenStore {
         let held = objects.iter().map(|entry| entry.object);
         let held = held.filter(|object| store.is_held(object).unwrap_or(true));
         Self {
-            daemon: greet(&store.daemon_socket(), GREETING),
+            daemon: DaemonClient::of_store(&store, GREETING).version(),
             held: held.collect(),
             objects,
             usage: store.usage().unwrap_or_default(),

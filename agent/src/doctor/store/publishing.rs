@@ -7,7 +7,7 @@ use nix::unistd::geteuid;
 use tetris_loader::{PrivateCause, Words};
 
 use super::OpenStore;
-use crate::daemon::Greeting;
+use crate::daemon::DaemonError;
 use crate::doctor::check::Check;
 use crate::doctor::users;
 
@@ -27,11 +27,11 @@ pub(in crate::doctor) enum Publishing {
 
 impl Publishing {
     /// For a process that may write to the store or not, beside a daemon that gave this answer.
-    pub(in crate::doctor) fn of(writable: bool, daemon: &Greeting) -> Self {
+    pub(in crate::doctor) fn of(writable: bool, daemon: &Result<String, DaemonError>) -> Self {
         match daemon {
             _ if writable => Self::Own,
-            Greeting::Answered { .. } => Self::Brokered,
-            _ => Self::Impossible,
+            Ok(_) => Self::Brokered,
+            Err(_) => Self::Impossible,
         }
     }
 
@@ -121,7 +121,7 @@ fn publish_check(open: &OpenStore, owner: u32, user: u32) -> Check {
 /// Unknown models are private: no one publishes them.
 fn impossible(open: &OpenStore) -> Check {
     let cause = match &open.daemon {
-        Greeting::Failed(_) => PrivateCause::DaemonSilent,
+        Err(error) if !error.is_absent() => PrivateCause::DaemonSilent,
         _ => PrivateCause::of_read_only(&open.store),
     };
     let found = format!("{}; unknown models are private", cause.sentence());
@@ -151,17 +151,23 @@ mod tests {
 
     #[test]
     fn a_reader_publishes_only_by_a_daemon_of_this_protocol() {
-        let answered = Greeting::Answered {
-            version: "1".into(),
+        let answered = Ok("1".to_owned());
+        let socket = std::path::PathBuf::from("/s");
+        let absent = || {
+            Err(DaemonError::Absent {
+                socket: socket.clone(),
+            })
         };
-        let other = Greeting::OtherProtocol {
+        let other = Err(DaemonError::Version {
+            socket: socket.clone(),
             found: 2,
             expected: 1,
-        };
-        assert_eq!(Publishing::of(true, &Greeting::Absent), Publishing::Own);
+        });
+        assert_eq!(Publishing::of(true, &absent()), Publishing::Own);
         assert_eq!(Publishing::of(true, &answered), Publishing::Own);
         assert_eq!(Publishing::of(false, &answered), Publishing::Brokered);
-        for daemon in [Greeting::Absent, other, Greeting::Failed("x".into())] {
+        let version = "1".to_owned();
+        for daemon in [absent(), other, Err(DaemonError::TooOld { version })] {
             assert_eq!(Publishing::of(false, &daemon), Publishing::Impossible);
         }
     }

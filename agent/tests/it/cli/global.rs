@@ -40,12 +40,12 @@ fn options_are_accepted_before_and_after_the_subcommand_and_from_the_environment
 #[test]
 fn the_page_of_exit_codes_has_every_code() {
     let help = run(tetris().arg("--help")).expect(0).stdout;
-    crate::exit_codes_page::check("tetris", &help);
+    tetris_test_support::exit_codes_page::check("tetris", &help);
 }
 
 #[test]
 fn the_page_of_the_command_has_its_help() {
-    crate::command_page::check("tetris", |words| {
+    tetris_test_support::command_page::check("tetris", |words| {
         run(tetris().args(words).arg("--help")).expect(0).stdout
     });
 }

@@ -1,7 +1,7 @@
 //! The agent's image: nothing but the command.
 
 use crate::cli::site::skipped;
-use crate::docker::{Image, missing};
+use tetris_test_support::docker::{Image, missing};
 
 #[test]
 fn the_image_answers_version_and_help() {

@@ -1,7 +1,7 @@
 //! Commands on a store of which another process holds leases on files: none waits for it.
 
 use crate::cli::site::Site;
-use crate::lease::Lease;
+use tetris_test_support::lease::Lease;
 
 #[test]
 fn commands_name_leased_files_and_do_the_rest() {

@@ -63,7 +63,7 @@ impl Run {
     pub fn json(&self) -> Value {
         assert_eq!(self.stdout.lines().count(), 1, "{self:?}");
         let document = serde_json::from_str(&self.stdout).unwrap();
-        crate::json_schema::assert_fits(&document);
+        tetris_test_support::json_schema::assert_fits(&document);
         document
     }
 

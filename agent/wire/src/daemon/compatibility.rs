@@ -119,6 +119,13 @@ fn messages() -> Vec<(&'static str, Message)> {
             }),
         ),
         ("turn-taken", Message::TurnTaken),
+        (
+            "trace",
+            Message::Trace {
+                parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
+            },
+        ),
+        ("trace-kept", Message::TraceKept),
         ("ask-warm", Message::AskWarm { manifest }),
         ("warm", Message::Warm { warm: true }),
         (
@@ -158,6 +165,6 @@ fn messages_are_of_every_kind() {
         .iter()
         .map(|(_, message)| message.kind())
         .collect();
-    let kinds: BTreeSet<u8> = (HELLO..=TURN_TAKEN).chain(INGEST..=ASK_DOMAIN).collect();
+    let kinds: BTreeSet<u8> = (HELLO..=TRACE_KEPT).chain(INGEST..=ASK_DOMAIN).collect();
     assert_eq!(named, kinds);
 }

@@ -21,7 +21,7 @@ use crate::{MAX_TEXT_BYTES, Protocol, ProtocolError, Reader, Writer};
 use kinds::{
     ASK_DOMAIN, ASK_WARM, DOMAIN, ERROR, HELLO, HELLO_ACK, INGEST, INGEST_DONE, INGEST_PROGRESS,
     INGEST_REFUSED, INGEST_WAITING, INGESTED, MAKE_ROOM, PUBLISH, PUBLISHED, RECORD_DERIVED,
-    RECORDED, ROOM_MADE, ROOM_REFUSED, TAKE_TURN, TURN_TAKEN, WARM,
+    RECORDED, ROOM_MADE, ROOM_REFUSED, TAKE_TURN, TRACE, TRACE_KEPT, TURN_TAKEN, WARM,
 };
 
 pub use derived::{BuildRequest, DerivedClaim};
@@ -131,6 +131,13 @@ pub enum Message {
         /// True if the model is declared warm.
         warm: bool,
     },
+    /// The span that the client's later requests on this connection belong to.
+    Trace {
+        /// Value of a header `traceparent` (W3C Trace Context); at most [`MAX_TEXT_BYTES`].
+        parent: String,
+    },
+    /// The daemon took note of the span.
+    TraceKept,
     /// A message could not be understood or answered.
     Error {
         /// The reason, for programs.
@@ -166,6 +173,8 @@ impl Message {
             Self::TakeTurn(_) => TAKE_TURN,
             Self::TurnTaken => TURN_TAKEN,
             Self::Published { .. } => PUBLISHED,
+            Self::Trace { .. } => TRACE,
+            Self::TraceKept => TRACE_KEPT,
         }
     }
 
@@ -174,6 +183,7 @@ impl Message {
         let to = Writer::new(self.kind());
         let to = match self {
             Self::Hello { pid } => to.u32(*pid),
+            Self::Trace { parent } => to.text(parent, MAX_TEXT_BYTES),
             Self::HelloAck { daemon } => to.text(daemon, MAX_TEXT_BYTES),
             Self::MakeRoom { bytes, inodes } => to.u64(*bytes).u32(*inodes),
             Self::RoomMade {
@@ -183,7 +193,7 @@ impl Message {
             Self::RoomRefused(refusal) => refusal.encode(to),
             Self::Error { code, text } => to.u16(code.0).text(text, MAX_TEXT_BYTES),
             Self::Ingest { kind } => to.u8(ingest::kind_code(*kind)),
-            Self::IngestDone | Self::Recorded | Self::TurnTaken => to,
+            Self::IngestDone | Self::Recorded | Self::TurnTaken | Self::TraceKept => to,
             Self::IngestWaiting { ahead } => to.u32(*ahead),
             Self::IngestProgress { done, total } => to.u64(*done).u64(*total),
             Self::Ingested {
@@ -294,6 +304,11 @@ impl Message {
             RECORDED => reader("0").end(Self::Recorded),
             TAKE_TURN => BuildRequest::decode(reader("36 to 4,132")).map(Self::TakeTurn),
             TURN_TAKEN => reader("0").end(Self::TurnTaken),
+            TRACE => {
+                let parent = reader("at most 512").last_text()?;
+                Ok(Self::Trace { parent })
+            }
+            TRACE_KEPT => reader("0").end(Self::TraceKept),
             PUBLISH => {
                 let mut from = reader("44");
                 let object = object::decode(&mut from)?;

@@ -71,6 +71,8 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Message::AskDomain),
         Just(Message::Recorded),
         Just(Message::TurnTaken),
+        Just(Message::TraceKept),
+        text().prop_map(|parent| Message::Trace { parent }),
         (any::<([u8; 32], u32)>(), text()).prop_map(|((source, version), transform)| {
             let source = TensorId(Digest(source));
             Message::TakeTurn(BuildRequest {

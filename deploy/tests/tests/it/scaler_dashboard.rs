@@ -1,18 +1,10 @@
 //! The scaler's dashboard and alerts name only metrics that there are, and every metric of the scaler
 //! is shown.
 
-#[path = "../../../../reclaimer/tests/it/http/promql.rs"]
-mod promql;
-#[expect(dead_code, reason = "a part is for the daemon's tests")]
-#[path = "../../../../reclaimer/tests/it/http/scrape.rs"]
-mod scrape;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use promql::names;
-use scrape::Scrape;
 use serde_json::Value;
 use tetris_deploy_tests::files;
 use tetris_deploy_tests::objects::{Objects, list, text};
@@ -22,6 +14,8 @@ use tetris_scaler::metrics::Metrics;
 use tetris_scaler::resources::{InferenceFunction, ModelProfile, parse};
 use tetris_scaler::state::{FunctionState, Key, Snapshot, published};
 use tetris_scaler_core::{FunctionDecision, FunctionModel, FunctionOutcome, Rate};
+use tetris_test_support::promql::names;
+use tetris_test_support::scrape::Scrape;
 
 const DASHBOARD: &str = "dashboards/tetris-scaler.json";
 const RULES: &str = "dashboards/tetris-scaler.rules.yaml";

@@ -15,6 +15,7 @@ mod pages;
 pub(crate) mod reload;
 mod reports;
 mod socket;
+pub(crate) mod trace_relay;
 
 pub use pages::{FetchedPages, PageLimits};
 pub use reports::Reports;

@@ -17,12 +17,13 @@ use tetris_service_kit::command::runtime;
 use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::ConnectionLimits;
 use tetris_service_kit::shutdown::{signals, until};
+use tetris_service_kit::traces::while_exporting;
 use tetris_service_kit::unix_http;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::reporter::send_reports;
-use super::sandbox;
+use super::{sandbox, traces};
 use crate::config::{Config, ConfigError, ConfigFlags, ConfigMistake};
 use crate::field_error::FieldError;
 use crate::gpu_mirror::{GpuMirrorConfig, GpuMirrorThread, needs_restart};
@@ -55,7 +56,10 @@ pub fn run(flags: &ConfigFlags) -> Result<()> {
     let table = table(&config)?;
     sandbox::enter(Process::Mirror, &config, flags.config.as_deref())?;
     let sandbox = SandboxReport::of_this_process();
-    runtime()?.block_on(serve(flags, &config.file.processes, table, sandbox))
+    let processes = &config.file.processes;
+    let via = traces::via(Process::Mirror, processes)?;
+    let serving = serve(flags, processes, table, sandbox);
+    runtime()?.block_on(while_exporting(via, serving))
 }
 
 async fn serve(

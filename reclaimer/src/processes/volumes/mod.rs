@@ -2,7 +2,7 @@
 //!
 //! It is the one that has privileges, and reads nothing that a pod wrote. Its input is the
 //! configuration, requests of the kubelet over sockets that root alone can reach, answers of
-//! `cluster` about names and identifiers, and the kernel's list of mounts.
+//! `cluster` about names and identifiers, the kernel's list of mounts, and answers of the collector of traces if there is one.
 //!
 //! # Guarantees
 //! - Volumes come and go while the other processes are stopped, killed or absent: no answer of
@@ -22,10 +22,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use tetris_service_kit::shutdown::signals;
+use tetris_service_kit::traces::while_exporting;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::reporter::send_reports;
+use super::traces;
 use crate::config::{Config, ConfigFlags};
 use crate::mount;
 use crate::process::Process;
@@ -42,6 +44,11 @@ use wanted::WantedVolumes;
 /// When the configuration is wrong, or there is no tmpfs for the stores.
 pub async fn run(flags: &ConfigFlags) -> Result<()> {
     let config = flags.load()?;
+    let via = traces::via(Process::Volumes, &config.file.processes)?;
+    while_exporting(via, serve(flags, config)).await
+}
+
+async fn serve(flags: &ConfigFlags, config: Config) -> Result<()> {
     let mut signaled = pin!(signals()?);
     let mut hang_up = signal(SignalKind::hangup())?;
     let state = Arc::new(VolumesState::new());

@@ -12,8 +12,8 @@ use tetris_store_layout::{SOCKET_USER, Store};
 use tetris_wire::BoundSocket;
 use tonic::Code;
 
-use crate::api::uid_of;
 use crate::csi::fixture::{Driver, Host, request};
+use tetris_test_support::api::uid_of;
 
 /// Mounts at a path, topmost last.
 pub fn mounts(path: &Path) -> Vec<String> {

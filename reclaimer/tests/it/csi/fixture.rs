@@ -26,8 +26,8 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
-use crate::api::{Api, POD_UID};
 use crate::namespace::{self, Place};
+use tetris_test_support::api::{Api, POD_UID};
 
 /// Longer than anything here takes, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_mins(1);

@@ -8,9 +8,9 @@ use tetris_node::csi::wire::NodePublishVolumeRequest;
 use tetris_store_layout::{Access, CreateOptions, Mapping, Store, StoreId};
 use tonic::Code;
 
-use crate::api::{Api, uid_of};
 use crate::csi::calls::mounts;
 use crate::csi::fixture::{Driver, Host, PATIENCE, request};
+use tetris_test_support::api::{Api, uid_of};
 
 const OTHER_POD: &str = "3c4d";
 

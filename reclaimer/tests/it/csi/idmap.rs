@@ -16,11 +16,11 @@ use tetris_sandbox::idmap::IdMap;
 use tetris_store_layout::{Access, FIRST_POD_DOMAIN, Reclaimed, SOCKET_USER, Store, TrustDomain};
 use tetris_wire::BoundSocket;
 
-use crate::api::{Api, uid_of};
 use crate::csi::calls::{expect_read_only, mounts};
 use crate::csi::fixture::{Driver, Host, request};
 use crate::daemon::harness::model_file;
-use crate::lease::{Lease, Rights};
+use tetris_test_support::api::{Api, uid_of};
+use tetris_test_support::lease::{Lease, Rights};
 
 /// The id that stands for users without one.
 const NOBODY: u32 = 65_534;

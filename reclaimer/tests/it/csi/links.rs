@@ -8,9 +8,9 @@ use std::path::Path;
 use tetris_store_layout::{CreateOptions, Store};
 use tonic::Code;
 
-use crate::api::uid_of;
 use crate::csi::calls::mounts;
 use crate::csi::fixture::{Driver, Host, request};
+use tetris_test_support::api::uid_of;
 
 const OWNER: u32 = 9460;
 

@@ -10,7 +10,7 @@ use tetris_store_layout::{CreateOptions, Store};
 
 use super::harness::{Daemon, Place, eventually};
 use crate::node::fixture::{Fixture, pass};
-use crate::skipped::skipped;
+use tetris_test_support::skipped::skipped;
 
 /// While this lives, every process that opens the file waits for an answer that does not come.
 fn stuck(path: &Path) -> Option<Fanotify> {

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use tetris_store_layout::Reclaimed;
 
 use crate::daemon::harness::{Daemon, Place, eventually};
-use crate::skipped::skipped;
+use tetris_test_support::skipped::skipped;
 
 #[test]
 fn without_a_driver_the_daemon_says_so_once_and_goes_on() {

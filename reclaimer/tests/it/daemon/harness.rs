@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use tetris_agent::{Agent, LoadOptions, Model};
 use tetris_store_layout::{CreateOptions, Store};
 
-use crate::settled::settle;
-use crate::skipped::skipped;
+use tetris_test_support::settled::settle;
+use tetris_test_support::skipped::skipped;
 
 pub const EXE: &str = env!("CARGO_BIN_EXE_tetris-node");
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -1,7 +1,7 @@
 //! The daemon's images: nothing but the program.
 
-use crate::docker::{Image, missing};
-use crate::skipped::skipped;
+use tetris_test_support::docker::{Image, missing};
+use tetris_test_support::skipped::skipped;
 
 fn image() -> Option<Image> {
     if let Some(reason) = missing() {

@@ -56,7 +56,7 @@ fn one_document(stdout: &[u8]) -> Value {
     let text = std::str::from_utf8(stdout).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     let document: Value = serde_json::from_str(text).unwrap();
-    crate::json_schema::assert_fits(&document);
+    tetris_test_support::json_schema::assert_fits(&document);
     document
 }
 
@@ -93,12 +93,12 @@ fn the_page_of_exit_codes_has_every_code() {
         .output()
         .unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    crate::exit_codes_page::check("tetris-node", &help);
+    tetris_test_support::exit_codes_page::check("tetris-node", &help);
 }
 
 #[test]
 fn the_page_of_the_command_has_its_help() {
-    crate::command_page::check("tetris-node", |words| {
+    tetris_test_support::command_page::check("tetris-node", |words| {
         let mut command = std::process::Command::new(crate::daemon::harness::EXE);
         let output = command.env_clear().args(words).arg("--help").output();
         String::from_utf8(output.unwrap().stdout).unwrap()

@@ -12,7 +12,7 @@ use nix::sys::fanotify::{
     EventFFlags, Fanotify, FanotifyResponse, InitFlags, MarkFlags, MaskFlags, Response,
 };
 
-use crate::skipped::skipped;
+use tetris_test_support::skipped::skipped;
 
 /// Counts the records of a store opened while it lives. The kernel asks for each: it merges none.
 pub struct Opens {

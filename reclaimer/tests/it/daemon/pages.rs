@@ -8,8 +8,8 @@ use tetris_service_kit::bound_tls::BoundClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 
-use crate::api::Api;
 use crate::daemon::harness::{Daemon, Place, eventually};
+use tetris_test_support::api::Api;
 
 const SCALER: &str = "system:serviceaccount:tetris-system:tetris-scaler";
 const OTHER: &str = "system:serviceaccount:blue:default";

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::http::fixtures::{Daemon, mirror, node};
-use crate::http::promql::{Names, names};
-use crate::http::scrape::Scrape;
+use tetris_test_support::promql::{Names, names};
+use tetris_test_support::scrape::Scrape;
 
 /// Labels that Prometheus adds to every series that it scrapes.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
@@ -240,7 +240,9 @@ async fn alerts_name_only_metrics_that_there_are() {
 #[tokio::test]
 async fn promtool_finds_no_fault() {
     if Command::new("promtool").arg("--version").output().is_err() {
-        crate::skipped::skipped("promtool is not installed (Debian package prometheus)");
+        tetris_test_support::skipped::skipped(
+            "promtool is not installed (Debian package prometheus)",
+        );
         return;
     }
     promtool(

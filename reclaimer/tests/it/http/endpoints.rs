@@ -8,7 +8,7 @@ use tetris_service_kit::metrics::CONTENT_TYPE;
 use tower::ServiceExt as _;
 
 use crate::http::fixtures::{Daemon, mirror, node, pass};
-use crate::http::scrape::Scrape;
+use tetris_test_support::scrape::Scrape;
 
 const PAGES: [&str; 7] = [
     "/healthz",

@@ -8,7 +8,7 @@ use tetris_node::report::{ErrorClass, HolderCounts, NodeStatus, ScrubResult, Scr
 use tetris_reclaimer_core::{Goal, Reason};
 
 use crate::http::fixtures::{node, pass, shortfall};
-use crate::http::scrape::Scrape;
+use tetris_test_support::scrape::Scrape;
 
 fn stores(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()

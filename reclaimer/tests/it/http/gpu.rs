@@ -4,7 +4,7 @@ use tetris_node::gpu_mirror::{GpuMirrorStatus, Implementation};
 use tetris_node::metrics::Metrics;
 
 use crate::http::fixtures::mirror;
-use crate::http::scrape::Scrape;
+use tetris_test_support::scrape::Scrape;
 
 const WORKS: &str = "01010101-0101-0101-0101-010101010101";
 const LOST: &str = "02020202-0202-0202-0202-020202020202";

@@ -6,7 +6,7 @@ use tetris_node::ingest::{EndedIngest, IngestObserver, IngestOutcome};
 use tetris_node::metrics::Metrics;
 use tetris_wire::daemon::IngestReason;
 
-use crate::http::scrape::Scrape;
+use tetris_test_support::scrape::Scrape;
 
 const FILES: &str = "tetris_ingest_files_total";
 const READ: &str = "tetris_ingest_read_bytes_total";

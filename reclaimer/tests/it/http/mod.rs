@@ -12,6 +12,4 @@ mod large;
 mod network;
 mod objects;
 mod page;
-mod promql;
-mod scrape;
 mod socket;

@@ -9,8 +9,8 @@ use tetris_service_kit::token_reviews::{ReviewLimits, TokenReviews};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::api::Api;
 use crate::http::fixtures::{Daemon, node};
+use tetris_test_support::api::Api;
 
 const SCALER: &str = "system:serviceaccount:tetris-system:tetris-scaler";
 const OTHER: &str = "system:serviceaccount:blue:default";

@@ -1,7 +1,7 @@
 //! The table of metrics in docs/metrics.md.
 
 use crate::http::fixtures::{Daemon, mirror, node};
-use crate::metrics_page;
+use tetris_test_support::metrics_page;
 
 #[tokio::test]
 async fn the_page_of_metrics_has_every_metric() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ingest::ground::Ground;
 use crate::ingest::process::{Daemon, Loaded, TENSOR_BYTES, TENSORS, client, model, outcome};
-use crate::skipped::skipped;
+use tetris_test_support::skipped::skipped;
 
 const ROOT: &str = "/sys/fs/cgroup";
 const MIB: u64 = 1 << 20;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tetris_agent::daemon::{ask_domain, record_derived};
+use tetris_agent::daemon::DaemonClient;
 use tetris_agent::{Agent, LoadOptions, Origin};
 use tetris_store_layout::{
     Access, DerivedKey, FIRST_POD_DOMAIN, ObjectRef, Store, TensorId, TrustDomain,
@@ -129,7 +129,9 @@ fn a_lie_of_a_pod_harms_no_pod_of_another_domain() {
     let header = |view: &Path| std::fs::File::open(view.join("store")).unwrap();
     let theirs = key(TrustDomain::Pods(FIRST_POD_DOMAIN + 1));
     let object = ObjectRef::of(&tensor(LEN, 66));
-    let why = record_derived(&socket, header(&liar), &theirs, object, TIMEOUT).unwrap_err();
+    let daemon = DaemonClient::new(socket, TIMEOUT);
+    let recorded = daemon.record_derived(header(&liar), &theirs, object);
+    let why = recorded.unwrap_err().to_string();
     assert!(
         why.contains("expected domain pods 1, found pods 0"),
         "{why}"
@@ -143,17 +145,20 @@ fn the_domain_is_that_of_the_store_s_header_and_of_no_other_file() {
     let Some(view) = site.pod_view("pod", FIRST_POD_DOMAIN + 7) else {
         return;
     };
-    let socket = site.view().join("daemon");
-    let ask = |path: &Path| ask_domain(&socket, std::fs::File::open(path).unwrap(), TIMEOUT);
+    let daemon = DaemonClient::new(site.view().join("daemon"), TIMEOUT);
+    let ask = |path: &Path| {
+        let header = std::fs::File::open(path).unwrap();
+        daemon.trust_domain(header).unwrap()
+    };
     let own = Some(TrustDomain::Pods(FIRST_POD_DOMAIN + 7));
-    assert_eq!(ask(&view.join("store")), Ok(own));
-    assert_eq!(ask(&view.join("objects-v1")), Ok(None));
-    assert_eq!(ask(&site.view().join("store")), Ok(None));
+    assert_eq!(ask(&view.join("store")), own);
+    assert_eq!(ask(&view.join("objects-v1")), None);
+    assert_eq!(ask(&site.view().join("store")), None);
     let forged = site.file("store-of-mine", b"x");
     std::os::unix::fs::lchown(&forged, None, Some(FIRST_POD_DOMAIN)).unwrap();
-    assert_eq!(ask(&forged), Ok(None));
+    assert_eq!(ask(&forged), None);
     // A pod's user id is no one's domain.
-    assert_eq!(ask(Path::new("/dev/null")), Ok(None));
+    assert_eq!(ask(Path::new("/dev/null")), None);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tetris_agent::{CreateOptions, Store, TensorId};
 use tetris_sandbox::idmap::IdMap;
 use tetris_store_layout::SOCKET_USER;
 
-use crate::settled::settle;
+use tetris_test_support::settled::settle;
 
 pub struct Ground {
     pub dir: TempDir,

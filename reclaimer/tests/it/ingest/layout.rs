@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use tetris_agent::daemon::take_turn;
+use tetris_agent::daemon::DaemonClient;
 use tetris_agent::{
     Agent, Dtype, LayoutKey, LayoutParts, LoadOptions, Origin, PlacedTensor, TensorId,
 };
@@ -63,11 +63,11 @@ fn one_client_builds_and_the_others_attach() {
 #[test]
 fn one_client_at_a_time_has_the_turn_until_it_hangs_up() {
     let Some(site) = Site::plain() else { return };
-    let socket = site.view().join("daemon");
+    let daemon = DaemonClient::new(site.view().join("daemon"), Duration::from_secs(10));
     let turn = |key: &LayoutKey| {
         let key = key.derived_key().unwrap().in_domain(TrustDomain::User(0));
         let header = std::fs::File::open(site.view().join("store")).unwrap();
-        take_turn(&socket, header, &key, Duration::from_secs(10)).unwrap()
+        daemon.take_turn(header, &key).unwrap()
     };
     let held = turn(&key());
     assert!(held.is_some() && turn(&key()).is_none());
@@ -79,10 +79,10 @@ fn one_client_at_a_time_has_the_turn_until_it_hangs_up() {
 #[test]
 fn others_wait_for_the_client_that_builds_and_take_up_no_connection() {
     let Some(site) = Site::plain() else { return };
-    let socket = site.view().join("daemon");
+    let daemon = DaemonClient::new(site.view().join("daemon"), Duration::from_secs(10));
     let derived = key().derived_key().unwrap().in_domain(TrustDomain::User(0));
     let header = || std::fs::File::open(site.view().join("store")).unwrap();
-    let turn = || take_turn(&socket, header(), &derived, Duration::from_secs(10)).unwrap();
+    let turn = || daemon.take_turn(header(), &derived).unwrap();
     let held = turn();
     assert!(held.is_some());
     // More than a user has connections.
@@ -103,7 +103,7 @@ fn others_wait_for_the_client_that_builds_and_take_up_no_connection() {
     // One that never gets its turn builds without.
     let other = LayoutKey::new("other", 1);
     let hung = other.derived_key().unwrap().in_domain(TrustDomain::User(0));
-    let _hung = take_turn(&socket, header(), &hung, Duration::from_secs(10)).unwrap();
+    let _hung = daemon.take_turn(header(), &hung).unwrap();
     let options = LoadOptions::default().with_wait(Duration::from_millis(100));
     let build = || Ok::<_, Infallible>(LayoutParts::default());
     let Ok(layout) = site.agent().layout(&other, &options, build).unwrap();

@@ -11,7 +11,7 @@ use tetris_wire::daemon::{IngestReason, Message};
 use crate::ingest::ground::{Ground, tensor};
 use crate::ingest::harness::{Raw, Site, open};
 use crate::ingest::process::Daemon;
-use crate::settled::settle;
+use tetris_test_support::settled::settle;
 
 const MIB: usize = 1 << 20;
 const LIMITS: RecordUse = RecordUse {

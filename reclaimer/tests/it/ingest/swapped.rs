@@ -9,7 +9,7 @@ use tetris_hostile::cgroup::Cgroup;
 use crate::ingest::ground::Ground;
 use crate::ingest::harness::eventually;
 use crate::ingest::process::{Daemon, Loaded, TENSOR_BYTES, TENSORS, client, model, outcome};
-use crate::skipped::skipped;
+use tetris_test_support::skipped::skipped;
 
 const MIB: u64 = 1 << 20;
 /// Below the model's length.

@@ -11,7 +11,7 @@ use tetris_node::room::RoomNeed;
 use tetris_store_layout::ObjectRef;
 
 use crate::node::fixture::{Fixture, HOUR_MS, count, expire_after_a_minute, in_two_minutes, pass};
-use crate::skipped::skipped;
+use tetris_test_support::skipped::skipped;
 
 #[test]
 fn foreign_things_are_reported_and_left_alone() {

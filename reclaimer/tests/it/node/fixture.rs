@@ -12,7 +12,7 @@ use tetris_node::report::{ObjectState, StoreStatus, Trigger};
 use tetris_node::store::StoreConfig;
 use tetris_store_layout::{CreateOptions, Store};
 
-use crate::settled::settle;
+use tetris_test_support::settled::settle;
 
 pub const SECOND_MS: u64 = 1000;
 pub const HOUR_MS: u64 = 3600 * SECOND_MS;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_agent::daemon::declared_warm;
+use tetris_agent::daemon::DaemonClient;
 use tetris_node::engine::Reclaimer;
 use tetris_node::engine::commands::now_ms;
 use tetris_node::keep_warm::{Declaration, Freshness, Pod, WarmSet};
@@ -286,12 +286,17 @@ fn clients_are_told_which_models_are_declared() {
         let _dropped = stopped.await;
     };
     let served = runtime.spawn(socket.serve(asks, Limits::default(), |_| (), stopped));
-    let ask = || declared_warm(&store.daemon_socket(), &ids, Duration::from_mins(1));
-    let early = ask().unwrap_err();
+    let daemon = DaemonClient::of_store(&store, Duration::from_mins(1));
+    let ask = || daemon.declared_warm(&ids);
+    let early = ask().unwrap_err().to_string();
     assert!(early.contains("has not looked"), "{early}");
     latest.send_replace(Some(Arc::new(passed.status)));
-    assert_eq!(ask(), Ok(BTreeSet::from([bert])));
+    assert_eq!(ask().unwrap(), BTreeSet::from([bert]));
     drop(stop);
     runtime.block_on(served).unwrap();
-    assert_eq!(ask(), Ok(BTreeSet::new()), "no daemon, no declarations");
+    assert_eq!(
+        ask().unwrap(),
+        BTreeSet::new(),
+        "no daemon, no declarations"
+    );
 }

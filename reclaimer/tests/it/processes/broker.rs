@@ -12,7 +12,7 @@ use tetris_agent::{Agent, LoadOptions};
 
 use crate::daemon::harness::eventually;
 use crate::processes::harness::{BROKER, Node};
-use crate::reachable::reachable;
+use tetris_test_support::reachable::reachable;
 
 const VIEW: &str = "TETRIS_TEST_VIEW";
 const MODEL: &str = "TETRIS_TEST_MODEL";

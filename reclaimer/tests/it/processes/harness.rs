@@ -17,9 +17,9 @@ use tempfile::TempDir;
 use tetris_store_layout::{CreateOptions, Store};
 
 use crate::daemon::harness::{EXE, eventually};
-use crate::reachable::reachable;
-use crate::settled::settle;
-use crate::skipped::skipped;
+use tetris_test_support::reachable::reachable;
+use tetris_test_support::settled::settle;
+use tetris_test_support::skipped::skipped;
 
 /// User and group of the broker.
 pub const BROKER: u32 = 9460;

@@ -15,7 +15,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tetris_agent::Agent;
 use tetris_agent::ManifestKind;
-use tetris_agent::daemon::{RoomOutcome, make_room};
+use tetris_agent::daemon::{DaemonClient, DaemonError};
 use tetris_node::csi::wire::{ProbeRequest, ProbeResponse};
 use tetris_wire::Closer;
 use tetris_wire::daemon::{Message, PROTOCOL};
@@ -165,8 +165,11 @@ fn probe(runtime: &Runtime, socket: PathBuf) -> Duration {
 fn greet(socket: &Path) -> Duration {
     let begun = Instant::now();
     // Pods may not have room made, and are told so.
-    let outcome = make_room(socket, 1, 0, PATIENCE);
-    assert!(matches!(outcome, RoomOutcome::Refused(_)), "{outcome:?}");
+    let outcome = DaemonClient::new(socket, PATIENCE).make_room(1, 0);
+    assert!(
+        matches!(outcome, Err(DaemonError::RoomRefused(_))),
+        "{outcome:?}"
+    );
     begun.elapsed()
 }
 

@@ -17,4 +17,6 @@ mod sandbox;
 #[cfg(all(feature = "kubernetes", feature = "node"))]
 mod shares;
 #[cfg(all(feature = "kubernetes", feature = "node"))]
+mod traces;
+#[cfg(all(feature = "kubernetes", feature = "node"))]
 mod volumes;

@@ -14,10 +14,10 @@ use tetris_node::csi::wire::{
 use tokio::runtime::Runtime;
 use tonic::Status;
 
-use crate::api::{Api, uid_of};
 use crate::csi::fixture::{Host, PATIENCE, call_at, request};
 use crate::running::{BROKER_USER, Processes};
-use crate::settled::settle;
+use tetris_test_support::api::{Api, uid_of};
+use tetris_test_support::settled::settle;
 
 pub const MIB: u64 = 1 << 20;
 

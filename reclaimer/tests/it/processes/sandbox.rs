@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tetris_store_layout::{CreateOptions, Store};
 
 use crate::processes::harness::{BROKER, Broker, Node};
-use crate::skipped::skipped;
+use tetris_test_support::skipped::skipped;
 
 const SHARED: &str = r#"
 [[stores]]

@@ -10,7 +10,7 @@ use tetris_agent::{Agent, LoadOptions, Model, Recognized};
 use tetris_loader::PrivateCause;
 
 use crate::processes::node::{MIB, Node};
-use crate::settled::settle;
+use tetris_test_support::settled::settle;
 
 /// Longest wait of a namespace that arrives for its first model.
 const ARRIVAL: Duration = Duration::from_secs(5);

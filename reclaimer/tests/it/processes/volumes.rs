@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tetris_agent::Agent;
-use tetris_agent::daemon::{RoomOutcome, make_room};
+use tetris_agent::daemon::{DaemonClient, DaemonError};
 use tetris_agent::doctor::{Status as Health, Subjects, diagnose};
 use tetris_agent::store_location::StoreLocation;
 use tetris_store_layout::{Access, CreateOptions, SOCKET_USER, Store};
@@ -62,8 +62,8 @@ fn pods_share_through_the_volume_and_restarts_disturb_nobody() {
         .eventually("the daemon listens", |_| is_socket_of_pods(&socket));
     expect_read_only(&pod);
     // Root of a pod is not the node's root.
-    let outcome = make_room(&pod.join("daemon"), 4096, 1, PATIENCE);
-    let RoomOutcome::Refused(refusal) = outcome else {
+    let outcome = DaemonClient::new(pod.join("daemon"), PATIENCE).make_room(4096, 1);
+    let Err(DaemonError::RoomRefused(refusal)) = outcome else {
         panic!("{outcome:?}");
     };
     assert_eq!(refusal.reason, RoomReason::NOT_ALLOWED);

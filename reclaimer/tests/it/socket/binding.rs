@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use tetris_agent::daemon::{RoomOutcome, make_room};
+use tetris_agent::daemon::DaemonClient;
 use tetris_agent::{CreateOptions, Store};
 use tetris_node::socket::{Limits, Socket, SocketError};
 use tetris_wire::TakeoverError;
@@ -21,8 +21,8 @@ fn bind(root: &Path) -> Result<Socket, SocketError> {
 }
 
 fn is_made(root: &Path) -> bool {
-    let outcome = make_room(&root.join("daemon"), 4096, 0, PATIENCE);
-    matches!(outcome, RoomOutcome::Made { .. })
+    let outcome = DaemonClient::new(root.join("daemon"), PATIENCE).make_room(4096, 0);
+    outcome.is_ok()
 }
 
 #[test]
@@ -32,8 +32,8 @@ fn the_socket_of_a_dead_daemon_is_replaced() {
     drop(UnixListener::bind(&path).unwrap());
     // Of one that was killed before it had the name.
     drop(UnixListener::bind(dir.path().join("daemon.new")).unwrap());
-    let outcome = make_room(&path, 4096, 0, PATIENCE);
-    assert_eq!(outcome, RoomOutcome::NoDaemon);
+    let outcome = DaemonClient::new(&path, PATIENCE).make_room(4096, 0);
+    assert!(outcome.unwrap_err().is_absent());
     let mut daemon = Daemon::answering(dir.path(), Limits::default(), made);
     assert!(is_made(dir.path()));
     let metadata = fs::symlink_metadata(&path).unwrap();
@@ -121,13 +121,14 @@ fn what_is_no_socket_is_left_alone() {
     );
     assert_eq!(fs::read(&path).unwrap(), b"someone's");
     // The agent takes it for what it is, too.
-    assert_eq!(make_room(&path, 1, 0, PATIENCE), RoomOutcome::NoDaemon);
+    let outcome = DaemonClient::new(&path, PATIENCE).make_room(1, 0);
+    assert!(outcome.unwrap_err().is_absent());
 }
 
 #[test]
 fn the_socket_of_another_user_is_left_alone() {
     if !nix::unistd::geteuid().is_root() {
-        return crate::skipped::skipped("needs root to give a file away");
+        return tetris_test_support::skipped::skipped("needs root to give a file away");
     }
     let dir = store_dir();
     let path = dir.path().join("daemon");

@@ -15,9 +15,9 @@ use tetris_node::socket::{Limits, RoomAnswer};
 use tetris_store_layout::{ObjectRef, Reclaimed};
 use tetris_wire::daemon::{RoomReason, RoomRefusal};
 
-use crate::settled::settle;
 use crate::socket::common::Daemon;
 use crate::socket::mount::Mount;
+use tetris_test_support::settled::settle;
 
 const MIB: usize = 1 << 20;
 

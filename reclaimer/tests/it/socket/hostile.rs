@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use tetris_agent::daemon::{RoomOutcome, make_room};
+use tetris_agent::daemon::DaemonClient;
 use tetris_node::socket::{Fault, Limits};
 use tetris_wire::daemon::{Message, PROTOCOL, RoomReason};
 
@@ -16,8 +16,8 @@ use crate::alone::alone;
 use crate::socket::common::{ASK, Daemon, PATIENCE, Raw, eventually, made, store_dir};
 
 fn is_served(root: &Path) -> bool {
-    let outcome = make_room(&root.join("daemon"), 4096, 0, PATIENCE);
-    matches!(outcome, RoomOutcome::Made { .. })
+    let outcome = DaemonClient::new(root.join("daemon"), PATIENCE).make_room(4096, 0);
+    outcome.is_ok()
 }
 
 /// Sends `bytes` and passes `fds` with them.
@@ -194,7 +194,7 @@ fn stranger() {
 #[test]
 fn a_user_who_may_not_reclaim_is_refused_and_cannot_keep_out_those_who_may() {
     if !nix::unistd::geteuid().is_root() {
-        return crate::skipped::skipped("needs root to become another user");
+        return tetris_test_support::skipped::skipped("needs root to become another user");
     }
     let dir = store_dir();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -6,7 +6,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
-use crate::skipped::skipped;
+use tetris_test_support::skipped::skipped;
 
 pub struct Mount(TempDir);
 

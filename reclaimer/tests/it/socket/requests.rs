@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tetris_agent::daemon::{RoomOutcome, make_room};
+use tetris_agent::daemon::{DaemonClient, DaemonError, RoomMade};
 use tetris_node::socket::{Fault, Limits, RoomAnswer};
 use tetris_wire::daemon::{ErrorCode, Message, RoomReason, RoomRefusal};
 
@@ -18,12 +18,12 @@ fn a_request_reaches_the_daemon_with_who_asks_and_its_answer_comes_back() {
             .unwrap();
         made(ask)
     });
-    let outcome = make_room(&dir.path().join("daemon"), 4096, 1, PATIENCE);
-    let expected = RoomOutcome::Made {
+    let outcome = DaemonClient::new(dir.path().join("daemon"), PATIENCE).make_room(4096, 1);
+    let expected = RoomMade {
         free_bytes: 1 << 20,
         freed_bytes: 1 << 10,
     };
-    assert_eq!(outcome, expected);
+    assert_eq!(outcome.unwrap(), expected);
     let (store, bytes, inodes, peer) = asks.recv().unwrap();
     assert_eq!((store.as_str(), bytes, inodes), ("store", 4096, 1));
     assert_eq!(peer.uid, nix::unistd::geteuid().as_raw());
@@ -42,8 +42,8 @@ fn a_refusal_comes_back_as_it_was_said() {
     let _daemon = Daemon::answering(dir.path(), Limits::default(), move |_| {
         RoomAnswer::Refused(said.clone())
     });
-    let outcome = make_room(&dir.path().join("daemon"), 4096, 0, PATIENCE);
-    assert_eq!(outcome, RoomOutcome::Refused(refusal));
+    let outcome = DaemonClient::new(dir.path().join("daemon"), PATIENCE).make_room(4096, 0);
+    assert!(matches!(outcome, Err(DaemonError::RoomRefused(found)) if found == refusal));
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn more_than_the_file_system_can_hold_is_refused_without_asking_anyone() {
     let _daemon = Daemon::answering(dir.path(), Limits::default(), |ask| {
         panic!("asked for {} bytes", ask.bytes);
     });
-    let outcome = make_room(&dir.path().join("daemon"), u64::MAX, 0, PATIENCE);
-    let RoomOutcome::Refused(refusal) = outcome else {
+    let outcome = DaemonClient::new(dir.path().join("daemon"), PATIENCE).make_room(u64::MAX, 0);
+    let Err(DaemonError::RoomRefused(refusal)) = outcome else {
         panic!("{outcome:?}");
     };
     assert_eq!(refusal.reason, RoomReason::TOO_LARGE);
@@ -147,8 +147,8 @@ fn a_request_that_nobody_answers_ends_with_an_error() {
     };
     let (keep, kept) = channel();
     let daemon = Daemon::start(dir.path(), limits, move |ask| keep.send(ask).unwrap());
-    let outcome = make_room(&dir.path().join("daemon"), 4096, 0, PATIENCE);
-    assert!(matches!(outcome, RoomOutcome::Failed(_)), "{outcome:?}");
+    let outcome = DaemonClient::new(dir.path().join("daemon"), PATIENCE).make_room(4096, 0);
+    assert!(outcome.is_err_and(|error| !error.is_absent()));
     assert!(daemon.has_fault(|fault| matches!(fault, Fault::Unanswered(_))));
     drop(kept);
 }

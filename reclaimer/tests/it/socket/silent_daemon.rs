@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tetris_agent::daemon::{RoomOutcome, make_room};
+use tetris_agent::daemon::{DaemonClient, DaemonError, RoomMade};
 use tetris_wire::daemon::{Message, PROTOCOL};
 
 use crate::socket::common::{PATIENCE, store_dir};
@@ -32,15 +32,14 @@ fn greet(stream: &mut UnixStream) {
         .unwrap();
 }
 
-fn ask(root: &Path, timeout: Duration) -> RoomOutcome {
-    make_room(&root.join("daemon"), 4096, 0, timeout)
+fn ask(root: &Path, timeout: Duration) -> Result<RoomMade, DaemonError> {
+    DaemonClient::new(root.join("daemon"), timeout).make_room(4096, 0)
 }
 
-fn require_timeout(outcome: &RoomOutcome) {
-    let RoomOutcome::Failed(why) = outcome else {
-        panic!("{outcome:?}");
-    };
-    assert!(why.contains("within 200ms"), "{why}");
+fn require_timeout(outcome: Result<RoomMade, DaemonError>) {
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, DaemonError::TimedOut { .. }), "{error}");
+    assert!(error.to_string().contains("within 200ms"), "{error}");
 }
 
 #[test]
@@ -50,7 +49,7 @@ fn a_daemon_that_accepts_and_says_nothing_is_given_up_at_the_deadline() {
         let _until_hangup = std::io::copy(&mut stream, &mut std::io::sink());
     });
     let begun = Instant::now();
-    require_timeout(&ask(dir.path(), SHORT));
+    require_timeout(ask(dir.path(), SHORT));
     assert!(begun.elapsed() >= SHORT);
     server.join().unwrap();
 }
@@ -67,7 +66,7 @@ fn a_daemon_that_sends_byte_by_byte_does_not_move_the_deadline() {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    require_timeout(&ask(dir.path(), SHORT));
+    require_timeout(ask(dir.path(), SHORT));
     server.join().unwrap();
 }
 
@@ -78,7 +77,7 @@ fn a_daemon_whose_queue_is_full_is_given_up_at_the_deadline() {
     let backlog = nix::sys::socket::Backlog::new(0).unwrap();
     nix::sys::socket::listen(&listener, backlog).unwrap();
     let _queued = UnixStream::connect(dir.path().join("daemon")).unwrap();
-    require_timeout(&ask(dir.path(), SHORT));
+    require_timeout(ask(dir.path(), SHORT));
 }
 
 #[test]
@@ -91,7 +90,7 @@ fn a_daemon_that_dies_in_the_middle_of_a_request_is_a_failure_and_no_refusal() {
         stream.write_all(b"\x10\0\0").unwrap();
     });
     let outcome = ask(dir.path(), PATIENCE);
-    assert!(matches!(outcome, RoomOutcome::Failed(_)), "{outcome:?}");
+    assert!(outcome.is_err_and(|error| !error.is_absent()));
     server.join().unwrap();
 }
 
@@ -100,7 +99,7 @@ fn a_daemon_that_hangs_up_at_once_is_a_failure_and_kills_nobody() {
     let dir = store_dir();
     let server = server(dir.path(), drop);
     let outcome = ask(dir.path(), PATIENCE);
-    assert!(matches!(outcome, RoomOutcome::Failed(_)), "{outcome:?}");
+    assert!(outcome.is_err_and(|error| !error.is_absent()));
     server.join().unwrap();
 }
 
@@ -111,7 +110,7 @@ fn a_daemon_of_another_version_is_none() {
         stream.read_exact(&mut [0; 12]).unwrap();
         stream.write_all(b"TETRDAEM\x09\0\0\0").unwrap();
     });
-    assert_eq!(ask(dir.path(), PATIENCE), RoomOutcome::NoDaemon);
+    assert!(ask(dir.path(), PATIENCE).unwrap_err().is_absent());
     server.join().unwrap();
 }
 
@@ -127,7 +126,7 @@ fn garbage_and_huge_lengths_are_failures() {
             let _until_hangup = std::io::copy(&mut stream, &mut std::io::sink());
         });
         let outcome = ask(dir.path(), PATIENCE);
-        assert!(matches!(outcome, RoomOutcome::Failed(_)), "{outcome:?}");
+        assert!(outcome.is_err_and(|error| !error.is_absent()));
         server.join().unwrap();
     }
 }
@@ -135,9 +134,7 @@ fn garbage_and_huge_lengths_are_failures() {
 #[test]
 fn without_a_socket_there_is_no_daemon() {
     let dir = store_dir();
-    assert_eq!(ask(dir.path(), PATIENCE), RoomOutcome::NoDaemon);
-    assert_eq!(
-        ask(&dir.path().join("gone"), PATIENCE),
-        RoomOutcome::NoDaemon
-    );
+    assert!(ask(dir.path(), PATIENCE).unwrap_err().is_absent());
+    let gone = ask(&dir.path().join("gone"), PATIENCE);
+    assert!(gone.unwrap_err().is_absent());
 }

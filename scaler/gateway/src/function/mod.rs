@@ -1,6 +1,7 @@
 //! Functions, for tasks that wait: each has its own instances, or a pool of GPUs.
 
 mod access;
+mod candidate;
 mod grant;
 
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use crate::problem::Problem;
 use crate::refusal::Refusal;
 
 pub use access::Access;
+pub(crate) use candidate::Candidate;
 pub use grant::Grant;
 
 /// A function.
@@ -162,6 +164,16 @@ impl Function {
         match &self.service {
             Service::Instances(queue) => queue.endpoints(),
             Service::Gpus(_) => Vec::new(),
+        }
+    }
+
+    /// Servers that a request may get, as they are now.
+    pub(crate) fn candidates(&self) -> Vec<Candidate> {
+        match &self.service {
+            Service::Instances(queue) => {
+                queue.endpoints().into_iter().map(Candidate::from).collect()
+            }
+            Service::Gpus(member) => member.candidates(),
         }
     }
 

@@ -11,9 +11,11 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use tetris_service_kit::budget::{Budget, Charge, Exceeded};
 use thiserror::Error;
+use tracing::Instrument as _;
 
 use super::executor::Executor;
 use super::limits::{ORDER, PAGE, PAGE_WITH_PARTS};
+use crate::proxy::trace;
 
 /// Longest time of a request and its whole answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -90,8 +92,10 @@ pub(super) async fn unload(executor: &Executor, model: &str) -> Result<(), CallE
 
 async fn order(executor: &Executor, model: &str, order: &str) -> Result<(), CallError> {
     let path = format!("/v2/repository/models/{model}/{order}");
+    let instance = &executor.endpoint.name;
+    let span = tracing::debug_span!("order", otel.kind = "client", order, model, instance);
     let called = call(executor, Method::POST, path, ORDER, |_| Ok(()));
-    called.await.map(drop)
+    called.instrument(span).await.map(drop)
 }
 
 /// Sends a request, and returns the answer, of at most `most` bytes. Asks for `room` before it takes memory for it.
@@ -111,6 +115,7 @@ async fn call(
             .header(HOST, endpoint.address.to_string())
             .body(Full::default())
             .map_err(|error| CallError::NoAnswer(error.to_string()))?;
+        trace::follow(request.headers_mut());
         if let Some(file) = executor.token_file() {
             let headers = request.headers_mut();
             headers.insert(AUTHORIZATION, authorization(file).await?);

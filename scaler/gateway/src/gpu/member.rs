@@ -12,6 +12,7 @@ use super::grant::GpuGrant;
 use super::models::Times;
 use super::pool::GpuPool;
 use crate::clock::micros;
+use crate::function::Candidate;
 use crate::function_name::FunctionName;
 use crate::problem::{Problem, shortened};
 use crate::refusal::Refusal;
@@ -109,6 +110,11 @@ impl Member {
         }
         let path = format!("{MODELS}{}{rest}", self.rules.model);
         PathAndQuery::try_from(path).map_err(|error| not_found(error.to_string()))
+    }
+
+    /// Executors of its pool.
+    pub(crate) fn candidates(&self) -> Vec<Candidate> {
+        self.pool.candidates()
     }
 
     pub(crate) const fn slo(&self) -> Duration {

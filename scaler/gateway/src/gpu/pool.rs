@@ -13,6 +13,7 @@ use super::report::PoolReport;
 use super::shared::SharedPool;
 use super::state::State;
 use super::{follow, timer};
+use crate::function::Candidate;
 use crate::refusal::Refusal;
 
 /// A pool of GPUs.
@@ -101,6 +102,12 @@ impl GpuPool {
         let (waiting, running, first) = self.shared.lock().load_of(function);
         let wait_us = first.map_or(0, |first| now_us.saturating_sub(first));
         (waiting, running, Duration::from_micros(wait_us))
+    }
+
+    /// Executors as they are now.
+    pub(super) fn candidates(&self) -> Vec<Candidate> {
+        let now_us = self.shared.now_us();
+        self.shared.lock().candidates(now_us)
     }
 
     /// Number of executors that get requests.

@@ -1,6 +1,6 @@
 //! State of a pool behind its lock: the scheduler, the requests and the executors.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use tetris_scaler_dispatch::gpu::{
@@ -15,6 +15,7 @@ use super::executor::{Executor, ExecutorAddresses};
 use super::models::Models;
 use super::places::Places;
 use super::report::Totals;
+use crate::function::Candidate;
 use crate::refusal::Refusal;
 
 /// Number of failures in a row after which an executor gets nothing for a time.
@@ -117,6 +118,32 @@ impl State {
             requests: HashMap::new(),
             numbers: 0,
         }
+    }
+
+    /// Executors of the configuration, each with the request that it has.
+    pub(super) fn candidates(&self, now_us: u64) -> Vec<Candidate> {
+        let running: HashSet<GpuId> = self
+            .requests
+            .values()
+            .filter_map(|held| match held.place {
+                Place::Running(gpu) => Some(gpu),
+                Place::Waiting(_) => None,
+            })
+            .collect();
+        let listed = self.executors.iter().filter(|(_, known)| known.listed);
+        let candidates = listed.map(|(gpu, known)| Candidate {
+            name: known.executor.endpoint.name.clone(),
+            outstanding: running.contains(gpu).into(),
+            room: 1,
+            excluded: if known.is_unusable {
+                Some("unusable")
+            } else if known.device.is_none() {
+                Some("unknown")
+            } else {
+                (known.pause_until_us > now_us).then_some("paused")
+            },
+        });
+        candidates.collect()
     }
 
     /// Adds an executor, which gets nothing before its first page.

@@ -15,6 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tetris_service_kit::metrics::{encode, register_build_info};
+use tracing::Span;
 
 use crate::function_name::FunctionName;
 use crate::memory::Memory;
@@ -284,6 +285,7 @@ impl Arrival {
             arrived_at: of.arrived_at,
             sent_at: of.sent_at,
             slo: of.slo,
+            span: of.span.clone(),
             ended: false,
         }
     }
@@ -296,6 +298,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) arrived_at: Instant,
     pub(crate) sent_at: Instant,
     pub(crate) slo: Duration,
+    /// Span of the request, which lasts to its end.
+    pub(crate) span: &'a Span,
 }
 
 /// A request that an instance got. Dropped before its end, its client has left.
@@ -307,6 +311,7 @@ pub(crate) struct Dispatched {
     arrived_at: Instant,
     sent_at: Instant,
     slo: Duration,
+    span: Span,
     ended: bool,
 }
 
@@ -319,6 +324,7 @@ impl Dispatched {
     /// Counts its end.
     pub(crate) fn ended(mut self, outcome: RequestOutcome) {
         self.ended = true;
+        self.span.record("outcome", outcome.label());
         if outcome == RequestOutcome::Served {
             self.served();
         } else {
@@ -369,6 +375,7 @@ impl Dispatched {
 impl Drop for Dispatched {
     fn drop(&mut self) {
         if !self.ended {
+            self.span.record("outcome", RequestOutcome::Left.label());
             self.outcome(RequestOutcome::Left).inc();
         }
     }

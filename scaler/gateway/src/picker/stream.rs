@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use hyper::header::AUTHORIZATION;
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use super::answer::{self, Pick};
 use super::exchange::{Exchange, Modes};
@@ -21,7 +22,7 @@ use crate::metrics::Dispatch;
 use crate::normal_path::normalise;
 use crate::problem::Problem;
 use crate::proxy::answer::{Dialect, refused};
-use crate::proxy::{Bodies, Payer, wait_of};
+use crate::proxy::{Bodies, Payer, trace, wait_of};
 use crate::refusal::Refusal;
 
 /// Follows a stream to its end.
@@ -169,10 +170,12 @@ impl Opening<'_> {
         let end_of_stream = head.end_of_stream;
         drop(head);
         self.dialect = Dialect::of(&request);
+        let span = trace::span(&request);
         let (mut parts, ()) = request.into_parts();
         let is_changed = normalise(&mut parts.uri).map_err(NotHeld::Refused)?;
         let target = self.picker.proxy.target(&parts).map_err(NotHeld::Refused)?;
         let function = &target.function;
+        span.record("function", tracing::field::display(function.name()));
         let metrics = &self.picker.metrics;
         let arrival = metrics.arrived(function.name());
         let had_token = parts.headers.contains_key(AUTHORIZATION);
@@ -191,19 +194,22 @@ impl Opening<'_> {
             let refused = |refusal| NotHeld::Refused(refused(function.name(), &refusal));
             Ok((shown, granted.map_err(refused)?))
         };
-        let acquired = acquired.await;
+        let acquired = acquired.instrument(span.clone()).await;
         if let Err(NotHeld::Refused(problem)) = &acquired {
             arrival.refused(problem);
+            span.record("error.type", problem.reason);
         }
         let (shown, grant) = acquired?;
         arrival.waited(grant.waited());
         metrics.picked(function.name());
         let endpoint = Arc::clone(grant.endpoint());
+        trace::granted(&span, &endpoint.name, grant.waited());
         let counted = arrival.dispatched(Dispatch {
             configuration: &endpoint.configuration,
             arrived_at,
             sent_at: Instant::now(),
             slo: function.slo(),
+            span: &span,
         });
         let pick = Pick {
             address: endpoint.address,

@@ -5,7 +5,7 @@ mod body;
 mod grpc_model;
 pub(crate) mod headers;
 mod response_body;
-mod trace;
+pub(crate) mod trace;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response, StatusCode, Version};
 use tetris_service_kit::pace::Pace;
+use tracing::Instrument as _;
 
 use crate::access_log::Entry;
 use crate::callers::Callers;
@@ -128,8 +129,9 @@ impl Proxy {
     ) -> Response<ResponseBody> {
         let began = Instant::now();
         let dialect = Dialect::of(&request);
-        let mut entry = Entry::new(client, &request);
-        let answered = self.forward(request, &mut entry).await;
+        let span = trace::span(&request);
+        let mut entry = Entry::new(client, &request, span.clone());
+        let answered = self.forward(request, &mut entry).instrument(span).await;
         let response = answered.unwrap_or_else(|problem| {
             entry.problem(&problem);
             dialect.answer(&problem)
@@ -145,7 +147,7 @@ impl Proxy {
         request: &Request<B>,
         problem: &Problem,
     ) -> Response<ResponseBody> {
-        let mut entry = Entry::new(client, request);
+        let mut entry = Entry::new(client, request, trace::span(request));
         entry.problem(problem);
         self.shared.metrics.not_admitted(problem);
         let response = Dialect::of(request).answer(problem);
@@ -215,10 +217,12 @@ impl Proxy {
         };
         let wait = wait_of(&parts)?;
         arrival.admitted();
+        let candidates = trace::candidates(function);
         let granted = function.acquire(wait).await;
         let grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
+        trace::dispatched(candidates.as_deref(), &grant);
         headers::for_instance(&mut parts, entry.client(), body.bytes.len());
-        entry.trace(trace::next(&mut parts.headers));
+        entry.trace(trace::pass_on(&mut parts.headers, entry.span()));
         let request = Request::from_parts(*parts, Full::new(body.into_bytes()));
         let request = Box::new(request);
         self.send(function, grant, request, (arrival, arrived_at), entry)
@@ -285,6 +289,7 @@ impl Proxy {
         (arrival, arrived_at): (&Arrival, Instant),
         entry: &mut Entry,
     ) -> Result<Response<ResponseBody>, Problem> {
+        let span = entry.span().clone();
         let mut attempt = 1;
         loop {
             let endpoint = Arc::clone(grant.endpoint());
@@ -302,6 +307,7 @@ impl Proxy {
                     arrived_at,
                     sent_at,
                     slo: function.slo(),
+                    span: &span,
                 })
             };
             // The request if another instance may get it, and the answer if none may.

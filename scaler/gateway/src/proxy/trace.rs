@@ -1,69 +1,143 @@
 //! Traces by the W3C's headers: each request gets a span of the gateway, in its client's trace or in
 //! a new one (Trace Context, level 1).
 
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use std::time::Duration;
 
+use hyper::Request;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry::Context;
+use opentelemetry::propagation::TextMapPropagator as _;
+use opentelemetry::trace::TraceState;
+use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId};
+use opentelemetry_http::{HeaderExtractor, HeaderInjector};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use tetris_service_kit::traces::OpenTelemetrySpanExt as _;
+use tracing::Span;
+use tracing::field::Empty;
+
+use crate::clock::micros;
+use crate::function::{Candidate, Function, Grant};
+
+/// Largest number of candidates that an event names.
+const SHOWN: usize = 16;
 const PARENT: HeaderName = HeaderName::from_static("traceparent");
 const STATE: HeaderName = HeaderName::from_static("tracestate");
-const DIGITS: [&str; 16] = [
-    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f",
-];
 
-/// Puts the gateway's span in the place of the client's, and returns the trace's identifier.
-pub(super) fn next(headers: &mut HeaderMap) -> String {
-    let mut parents = headers.get_all(PARENT).iter();
-    let parent = parents.next().filter(|_| parents.next().is_none());
-    let parent = parent.and_then(|value| parse(value.to_str().ok()?));
-    let (trace, flags) = parent.unwrap_or_else(|| {
-        // The state belongs to the trace that could not be read.
+/// Span of a request, in its client's trace. Disabled if no spans are recorded.
+pub(crate) fn span<B>(request: &Request<B>) -> Span {
+    let span = tracing::debug_span!(
+        "request",
+        otel.kind = "server",
+        http.request.method = request.method().as_str(),
+        http.response.status_code = Empty,
+        error.type = Empty,
+        function = Empty,
+        instance = Empty,
+        wait_us = Empty,
+        outcome = Empty,
+    );
+    if !span.is_disabled()
+        && let Some(parent) = parent(request.headers())
+    {
+        let parent = Context::new().with_remote_span_context(parent);
+        // Without a collector the span is of the log only.
+        let _has_a_trace = span.set_parent(parent);
+    }
+    span
+}
+
+/// Adds the instance of a request to its span.
+pub(crate) fn granted(span: &Span, instance: &str, waited: Duration) {
+    if !span.is_disabled() {
+        span.record("instance", instance);
+        span.record("wait_us", micros(waited));
+    }
+}
+
+/// Servers of a function as they are before a dispatch, at most [`SHOWN`], for the event that says what it decided. Nothing
+/// without a subscriber at level `debug`.
+pub(crate) fn candidates(function: &Function) -> Option<String> {
+    tracing::enabled!(tracing::Level::DEBUG).then(|| {
+        let all = function.candidates();
+        let shown = all.iter().take(SHOWN).map(Candidate::to_string);
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        match all.len().saturating_sub(SHOWN) {
+            0 => shown,
+            more => format!("{shown}, and {more} more"),
+        }
+    })
+}
+
+/// Logs the decision of a dispatch.
+pub(crate) fn dispatched(candidates: Option<&str>, grant: &Grant) {
+    if let Some(candidates) = candidates {
+        let (instance, wait_us) = (&grant.endpoint().name, micros(grant.waited()));
+        tracing::debug!(instance, wait_us, candidates, "dispatched");
+    }
+}
+
+/// Puts the gateway's span in the place of the client's, and returns the trace's identifier. A span that is not recorded has an
+/// identifier all the same, by which an instance's spans belong together.
+pub(super) fn pass_on(headers: &mut HeaderMap, span: &Span) -> TraceId {
+    let recorded = if span.is_disabled() {
+        SpanContext::NONE
+    } else {
+        span.context().span().span_context().clone()
+    };
+    let passed_on = if recorded.is_valid() {
+        recorded
+    } else {
+        let parent = parent(headers).unwrap_or_else(new_trace);
+        SpanContext::new(
+            parent.trace_id(),
+            SpanId::from(rand::random::<u64>() | 1),
+            parent.trace_flags(),
+            false,
+            parent.trace_state().clone(),
+        )
+    };
+    let trace = passed_on.trace_id();
+    // The state belongs to a trace that could be read.
+    headers.remove(STATE);
+    let context = Context::new().with_remote_span_context(passed_on);
+    TraceContextPropagator::new().inject_context(&context, &mut HeaderInjector(headers));
+    if headers.get(STATE).is_some_and(HeaderValue::is_empty) {
         headers.remove(STATE);
-        let trace = hex(&(rand::random::<u128>() | 1).to_le_bytes());
-        (trace, "00".to_owned())
-    });
-    let span = hex(&(rand::random::<u64>() | 1).to_le_bytes());
-    let value = ["00", &trace, &span, &flags].join("-");
-    if let Ok(value) = HeaderValue::try_from(value) {
-        headers.insert(PARENT, value);
     }
     trace
 }
 
-/// Hexadecimal digits, without [`std::fmt`]: at a low rate a request's time is that of code which the
-/// caches do not hold.
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for digit in bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]) {
-        text.push_str(DIGITS.get(usize::from(digit)).unwrap_or(&""));
+/// Puts the current span into the head of a request of the gateway's own. Nothing if no spans are recorded.
+pub(crate) fn follow(headers: &mut HeaderMap) {
+    let span = Span::current();
+    if !span.is_disabled() {
+        pass_on(headers, &span);
     }
-    text
 }
 
-/// Reads the trace's identifier and flags. Later versions have more fields behind these.
-fn parse(value: &str) -> Option<(String, String)> {
-    let mut fields = value.trim().split('-');
-    let (version, trace, span, flags) = (
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-    );
-    let is_hex = |text: &str, length| {
-        text.len() == length
-            && text
-                .bytes()
-                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let zero = |text: &str| text.bytes().all(|byte| byte == b'0');
-    let valid = is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
-    let more = fields.next().is_some();
-    if !valid || version == "ff" || (version == "00" && more) || zero(trace) || zero(span) {
-        return None;
-    }
-    Some((trace.to_owned(), flags.to_owned()))
+/// The span of a client. A request with two of them has none.
+fn parent(headers: &HeaderMap) -> Option<SpanContext> {
+    let mut values = headers.get_all(PARENT).iter();
+    values.next().filter(|_| values.next().is_none())?;
+    let context = TraceContextPropagator::new()
+        .extract_with_context(&Context::new(), &HeaderExtractor(headers));
+    let parent = context.span().span_context().clone();
+    parent.is_valid().then_some(parent)
+}
+
+fn new_trace() -> SpanContext {
+    SpanContext::new(
+        TraceId::from(rand::random::<u128>() | 1),
+        SpanId::INVALID,
+        TraceFlags::NOT_SAMPLED,
+        false,
+        TraceState::NONE,
+    )
 }
 
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -74,7 +148,7 @@ mod tests {
             headers.append(PARENT, value.parse().unwrap());
         }
         headers.insert(STATE, HeaderValue::from_static("a=1"));
-        (next(&mut headers), headers)
+        (pass_on(&mut headers, &Span::none()).to_string(), headers)
     }
 
     #[test]
@@ -88,7 +162,7 @@ mod tests {
                 parent.starts_with(&format!("00-{TRACE}-")) && parent.ends_with("-01"),
                 "{parent}"
             );
-            assert!(!parent.contains("00f067aa0ba902b7") && headers.contains_key(STATE));
+            assert!(!parent.contains("00f067aa0ba902b7") && headers[STATE] == "a=1");
         }
     }
 
@@ -107,7 +181,8 @@ mod tests {
         ] {
             let (trace, headers) = after(values);
             assert_ne!(trace, TRACE);
-            assert_eq!(parse(headers[PARENT].to_str().unwrap()).unwrap().0, trace);
+            let passed_on = parent(&headers).unwrap();
+            assert_eq!(passed_on.trace_id().to_string(), trace);
             assert!(!headers.contains_key(STATE), "{values:?}");
         }
     }

@@ -3,13 +3,9 @@
 mod admission;
 mod client;
 mod cluster;
-#[path = "../../../../deploy/tests/shared/command_page.rs"]
-mod command_page;
 mod connections;
 mod endurance;
 mod envoy;
-#[path = "../../../../deploy/tests/shared/exit_codes_page.rs"]
-mod exit_codes_page;
 #[path = "../../../../fuzz/checks/ext_proc.rs"]
 mod ext_proc;
 #[path = "../../../../fuzz/seeds/ext_proc.rs"]
@@ -22,8 +18,6 @@ mod gateway;
 mod gateway_config;
 #[path = "../../../../fuzz/seeds/gateway_config.rs"]
 mod gateway_config_seeds;
-#[path = "../../../../deploy/tests/shared/generated_page.rs"]
-mod generated_page;
 mod gpu;
 #[path = "../../../../fuzz/checks/gpu_page.rs"]
 mod gpu_page;
@@ -34,8 +28,6 @@ mod heap;
 mod hostile;
 mod instance;
 mod life;
-#[path = "../../../../deploy/tests/shared/metrics_page.rs"]
-mod metrics_page;
 mod pages;
 mod picker;
 mod port;
@@ -48,4 +40,5 @@ mod responses;
 mod server;
 mod siege;
 mod tls;
+mod traces;
 mod unread;

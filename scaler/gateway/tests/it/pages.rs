@@ -11,7 +11,7 @@ use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
 use crate::picker::data_plane::{Stream, head, response, served};
 use crate::port::Port;
-use crate::{command_page, exit_codes_page, metrics_page};
+use tetris_test_support::{command_page, exit_codes_page, metrics_page};
 
 #[tokio::test]
 async fn the_page_of_metrics_has_every_metric() {

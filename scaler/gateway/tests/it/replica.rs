@@ -35,6 +35,20 @@ impl Replica {
         }
     }
 
+    /// Starts it with a collector of traces.
+    pub fn start_traced(path: &Path, endpoint: &str) -> Self {
+        let [address, own, picker] = [free_address(), free_address(), free_address()];
+        let mut command = Command::new(program());
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
+        prepare(&mut command, path, [address, own, picker]);
+        Self {
+            address,
+            own,
+            picker,
+            process: command.spawn().unwrap(),
+        }
+    }
+
     /// Starts it in a cgroup.
     pub fn start_in(cgroup: &Cgroup, path: &Path, address: SocketAddr, own: SocketAddr) -> Self {
         let picker = free_address();

@@ -11,6 +11,7 @@ use futures::StreamExt as _;
 use kube::Client;
 use kube::runtime::events::{Recorder, Reporter};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::plan::{Action, FunctionPlan, Plan};
 use crate::labels;
@@ -97,7 +98,9 @@ impl Applier {
     /// Executes the actions in order, as later ones rely on earlier ones.
     async fn function(&self, plan: &FunctionPlan) -> Result<(), ApplyError> {
         for action in &plan.actions {
-            let done = self.within(self.act(plan, action)).await;
+            let function = &plan.record.key;
+            let span = tracing::debug_span!("write", %function, action = action.name());
+            let done = self.within(self.act(plan, action)).instrument(span).await;
             if let Err(error) = done {
                 if !error.is_harmless() {
                     self.report_failure(plan, &error).await;

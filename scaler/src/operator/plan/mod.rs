@@ -74,6 +74,20 @@ pub enum Action {
     Status(Box<InferenceFunctionStatus>),
 }
 
+impl Action {
+    /// Name in traces.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Mark { .. } => "mark",
+            Self::Apply { .. } => "apply",
+            Self::Scale { .. } => "scale",
+            Self::Delete { .. } => "delete",
+            Self::Event { .. } => "event",
+            Self::Status(_) => "status",
+        }
+    }
+}
+
 /// Actions for one function, in order, until one fails.
 #[derive(Debug, Clone)]
 pub struct FunctionPlan {

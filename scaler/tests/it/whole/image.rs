@@ -10,10 +10,10 @@ use rustls::pki_types::PrivateKeyDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::docker::{Container, Image, kubeconfig, missing};
-use crate::skipped::skipped;
 use crate::whole::daemons::loopback;
 use crate::whole::world::World;
+use tetris_test_support::docker::{Container, Image, kubeconfig, missing};
+use tetris_test_support::skipped::skipped;
 
 fn image() -> Option<Image> {
     if let Some(reason) = missing() {

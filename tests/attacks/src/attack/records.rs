@@ -4,9 +4,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use tetris_agent::daemon::{
-    MemoryOutcome, PublishedMemory, ask_domain, publish_memory, record_derived, sealed_memory,
-};
+use tetris_agent::daemon::{DaemonClient, DaemonError, HeldInStore, sealed_memory};
 use tetris_store_layout::{
     Layout, LayoutKey, MAX_LAYOUT_SOURCES, MAX_OBJECTS, ObjectId, ObjectRef, Store, TensorId,
     TrustDomain,
@@ -22,8 +20,8 @@ const RECORDS: u32 = 100;
 pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
     let store = Store::open(&rounds.context.store)?;
     rounds.repeat(Duration::from_millis(100), |round, tally| {
-        let asked = ask_domain(&store.daemon_socket(), store.header_descriptor(), ANSWER);
-        let Ok(domain) = asked else {
+        let daemon = DaemonClient::of_store(&store, ANSWER);
+        let Ok(domain) = daemon.trust_domain(store.header_descriptor()) else {
             // The daemon is between two starts.
             tally.count("no-daemon");
             return Ok(());
@@ -75,7 +73,7 @@ fn publish(
     rounds: &Rounds<'_>,
     table: &[u8],
     object: ObjectRef,
-) -> Result<Result<PublishedMemory, String>> {
+) -> Result<Result<HeldInStore<ObjectRef>, String>> {
     let read_at = |at: u64, to: &mut [u8]| {
         let from = table.get(at as usize..).unwrap_or_default();
         for (to, from) in to.iter_mut().zip(from) {
@@ -83,30 +81,30 @@ fn publish(
         }
     };
     let memory = sealed_memory(table.len() as u64, &read_at, 1)?;
-    let socket = socket(&rounds.context.store);
-    Ok(
-        match publish_memory(&socket, memory.as_fd(), object, ANSWER) {
-            MemoryOutcome::Published(published) => Ok(published),
-            MemoryOutcome::Refused(refusal) => Err(format!("table-refused-{}", refusal.reason.0)),
-            MemoryOutcome::NoDaemon | MemoryOutcome::TooOld { .. } => Err("no-daemon".to_owned()),
-            MemoryOutcome::Failed(_) => Err("no-answer".to_owned()),
-        },
-    )
+    let daemon = DaemonClient::new(socket(&rounds.context.store), ANSWER);
+    let published = daemon.publish_memory(memory.as_fd(), object);
+    Ok(published.map_err(|error| match error {
+        DaemonError::Refused(refusal) => format!("table-refused-{}", refusal.reason.0),
+        error if error.is_absent() => "no-daemon".to_owned(),
+        DaemonError::TooOld { .. } => "no-daemon".to_owned(),
+        _ => "no-answer".to_owned(),
+    }))
 }
 
 /// Records the table by many keys.
 fn record(store: &Store, domain: TrustDomain, round: u64, object: ObjectRef, tally: &mut Tally) {
     for number in 0..RECORDS {
         let key = LayoutKey::new(format!("pack {round}"), number);
-        let recorded = key.derived_key().map_err(|error| error.to_string());
-        let recorded = recorded.and_then(|key| {
+        let is_recorded = key.derived_key().is_ok_and(|key| {
             let key = key.in_domain(domain);
-            let header = store.header_descriptor();
-            record_derived(&store.daemon_socket(), header, &key, object, ANSWER)
+            let daemon = DaemonClient::of_store(store, ANSWER);
+            let recorded = daemon.record_derived(store.header_descriptor(), &key, object);
+            recorded.is_ok()
         });
-        tally.count(match recorded {
-            Ok(()) => "recorded",
-            Err(_) => "not-recorded",
+        tally.count(if is_recorded {
+            "recorded"
+        } else {
+            "not-recorded"
         });
     }
 }

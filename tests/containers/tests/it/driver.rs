@@ -7,8 +7,8 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::docker::{Container, disk, docker, missing, try_docker, unique};
-use crate::skipped::skipped;
 use crate::wait::until;
+use tetris_test_support::skipped::skipped;
 
 /// The daemon of these tests, which is linked as that of the image is.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tetris-container-node");

@@ -11,8 +11,8 @@ use tetris_node::mount::MountEntry;
 
 use crate::docker::{disk, missing, unique};
 use crate::image::{Image, image};
-use crate::skipped::skipped;
 use crate::sweep::sweep;
+use tetris_test_support::skipped::skipped;
 
 /// Parent of the hosts' mounts; short, because sockets have short addresses.
 pub const HOSTS: &str = "/run";

@@ -12,7 +12,7 @@ use tonic::transport::{Endpoint, Uri};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
-use crate::api::{Api, POD_UID};
+use tetris_test_support::api::{Api, POD_UID};
 
 pub struct Kubelet {
     runtime: Runtime,

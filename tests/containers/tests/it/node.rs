@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use tetris_store_layout::{ObjectEntry, Store};
 
-use crate::api::uid_of;
 use crate::docker::{Container, privileged};
 use crate::host::Host;
 use crate::image;
 use crate::kubelet::Kubelet;
 use crate::wait::until_so;
+use tetris_test_support::api::uid_of;
 
 const MIB: u64 = 1 << 20;
 const DRIVER: &str = "csi.tetris.dev";

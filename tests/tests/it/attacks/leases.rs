@@ -18,7 +18,7 @@ use tetris_store_layout::{
 use tetris_tests::model::{equal_specs, fingerprint, fingerprint_of_file, write};
 use tetris_tests::scratch::Scratch;
 
-use crate::lease::Lease;
+use tetris_test_support::lease::Lease;
 
 /// A store with one model of some objects, which no one maps.
 struct Site {
@@ -162,7 +162,7 @@ fn a_leased_header_is_an_error_at_once_and_a_store_that_is_open_has_none() {
     let site = Site::new();
     let header = site.scratch.root().join("store");
     // The site's store has it open.
-    let refused = Lease::attempt(&header, "F_WRLCK", crate::lease::Rights::Node);
+    let refused = Lease::attempt(&header, "F_WRLCK", tetris_test_support::lease::Rights::Node);
     assert_eq!(refused.unwrap_err(), nix::libc::EAGAIN);
     let _lease = Lease::read(&header);
     assert_eq!(errors(&pass(&mut site.reclaimer())), []);
@@ -205,7 +205,7 @@ fn a_pass_begins_without_a_store_whose_header_is_leased_and_takes_it_up_later() 
     assert_eq!(pass(&mut reclaimer).status.stores[0].error, None);
     // From now on it is open.
     let header = dir.path().join("store");
-    let refused = Lease::attempt(&header, "F_WRLCK", crate::lease::Rights::Node);
+    let refused = Lease::attempt(&header, "F_WRLCK", tetris_test_support::lease::Rights::Node);
     assert_eq!(refused.unwrap_err(), nix::libc::EAGAIN);
 }
 

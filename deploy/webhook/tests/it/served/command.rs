@@ -29,7 +29,7 @@ fn command() -> Command {
 fn the_page_of_exit_codes_has_every_code() {
     let help = command().arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    crate::exit_codes_page::check("tetris-webhook", &help);
+    tetris_test_support::exit_codes_page::check("tetris-webhook", &help);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn shells_complete_subcommands_and_options() {
 
 #[test]
 fn the_page_of_the_command_has_its_help() {
-    crate::command_page::check("tetris-webhook", |words| {
+    tetris_test_support::command_page::check("tetris-webhook", |words| {
         let output = command().args(words).arg("--help").output();
         String::from_utf8(output.unwrap().stdout).unwrap()
     });

@@ -2,9 +2,9 @@
 
 use tetris_webhook::metrics::Metrics;
 
-use crate::metrics_page;
 use crate::served::api::Api;
 use crate::served::replica::{DAY, Replica, START};
+use tetris_test_support::metrics_page;
 
 #[test]
 fn the_page_of_metrics_has_every_metric_which_is_there_from_the_start() {

@@ -26,11 +26,11 @@ use tetris_service_kit::unix_http::{UnixClient, UnixHttpError, listen, serve};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::api::{Api, POD_UID, uid_of};
 use crate::daemon::harness::{EXE, eventually};
 use crate::daemon::pages::get_by_token;
 use crate::http::fixtures::{Daemon, node};
-use crate::reachable::reachable;
+use tetris_test_support::api::{Api, POD_UID, uid_of};
+use tetris_test_support::reachable::reachable;
 
 /// The user of the process in the DaemonSet.
 const USER: u32 = 9461;

@@ -19,7 +19,7 @@ use tetris_service_kit::unix_http::Peer;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
-use crate::api::{Api, POD_UID, uid_of};
+use tetris_test_support::api::{Api, POD_UID, uid_of};
 
 /// A user that is neither root nor the one of the test.
 const OTHER: u32 = 1_234_567;

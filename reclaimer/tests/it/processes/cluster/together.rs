@@ -12,8 +12,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::api::Api;
 use crate::daemon::harness::{EXE, Place, eventually};
+use tetris_test_support::api::Api;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 

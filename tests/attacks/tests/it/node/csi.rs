@@ -13,7 +13,7 @@ use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::host::Pod;
-use crate::api::POD_UID;
+use tetris_test_support::api::POD_UID;
 
 pub fn register(config: &CsiConfig) {
     let status = RegistrationStatus {

@@ -16,8 +16,8 @@ pub use host::Pod;
 use processes::Processes;
 use tetris_hostile::cgroup::Cgroup;
 
-use crate::api::{Api, uid_of};
 use crate::usage::Usage;
+use tetris_test_support::api::{Api, uid_of};
 
 /// Deadline for everything here. Shorter than the time for which the kernel lets an open wait for a lease (45 s).
 pub const PATIENCE: Duration = Duration::from_secs(40);

@@ -16,8 +16,8 @@ use tokio::runtime::Runtime;
 
 use super::host::Host;
 use super::{Options, PATIENCE};
-use crate::api::Api;
-use crate::reachable::reachable;
+use tetris_test_support::api::Api;
+use tetris_test_support::reachable::reachable;
 
 const SIZE_MIB: u64 = 128;
 /// Names the program of an earlier version, in which one process was the whole daemon.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tetris_agent::daemon::{RoomOutcome, make_room};
+use tetris_agent::daemon::{DaemonClient, DaemonError};
 use tetris_wire::daemon::{Message, PROTOCOL};
 
 use super::tally::Tally;
@@ -63,11 +63,13 @@ fn rooms(socket: &Path) -> Result<()> {
         } else {
             (SOME_BYTES, SOME_INODES)
         };
-        tally.count(match make_room(socket, bytes, inodes, ANSWER) {
-            RoomOutcome::Made { .. } => "made",
-            RoomOutcome::Refused(_) => "refused",
-            _ => "no answer",
-        });
+        tally.count(
+            match DaemonClient::new(socket, ANSWER).make_room(bytes, inodes) {
+                Ok(_) => "made",
+                Err(DaemonError::RoomRefused(_)) => "refused",
+                Err(_) => "no answer",
+            },
+        );
     }
     Ok(tally.say()?)
 }

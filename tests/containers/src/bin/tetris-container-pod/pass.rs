@@ -15,7 +15,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use tetris_agent::ManifestKind;
-use tetris_agent::daemon::{IngestOutcome, ingest};
+use tetris_agent::daemon::{DaemonClient, DaemonError};
 
 use super::tally::Tally;
 
@@ -31,11 +31,13 @@ struct Passer {
 
 impl Passer {
     fn pass(&self, file: BorrowedFd<'_>, kind: ManifestKind) -> String {
-        match ingest(&self.socket, file, kind, ANSWER, |_, _| {}) {
-            IngestOutcome::Ingested(_) => "ingested".to_owned(),
-            IngestOutcome::Refused(refusal) => format!("refused for reason {}", refusal.reason.0),
-            IngestOutcome::NoDaemon => "no daemon".to_owned(),
-            IngestOutcome::Failed(_) => "no answer".to_owned(),
+        match DaemonClient::new(&self.socket, ANSWER).ingest(file, kind, |_, _| {}) {
+            Ok(_) => "ingested".to_owned(),
+            Err(DaemonError::Refused(refusal)) => {
+                format!("refused for reason {}", refusal.reason.0)
+            }
+            Err(error) if error.is_absent() => "no daemon".to_owned(),
+            Err(_) => "no answer".to_owned(),
         }
     }
 

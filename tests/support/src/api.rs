@@ -79,6 +79,7 @@ impl Objects {
 }
 
 impl Api {
+    #[expect(clippy::new_without_default, reason = "the lint is about libraries")]
     pub fn new() -> Self {
         Self {
             state: Arc::default(),

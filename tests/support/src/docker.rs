@@ -49,7 +49,7 @@ impl Image {
             };
         }
         let name = unique(image);
-        let context = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let context = folder();
         let (root, copy) = (context.path().join("root"), context.path().join(binary));
         let images = images();
         check(
@@ -130,7 +130,7 @@ impl Image {
     /// Checks that it connects to an API server with TLS for which the kubeconfig names no certificate authority.
     pub fn reaches_an_api_server(&self, options: &[String], arguments: &[&str]) {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let dir = folder();
         let url = format!("https://{}", server.local_addr().unwrap());
         let mut options = options.to_vec();
         options.extend(kubeconfig(dir.path(), &url));
@@ -218,6 +218,13 @@ fn first_byte(server: &TcpListener, container: &Container) -> u8 {
         assert!(began.elapsed() < PATIENCE, "nobody connected");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// A folder below that of the build, which Docker reaches.
+fn folder() -> tempfile::TempDir {
+    let below = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tmp"));
+    std::fs::create_dir_all(below).unwrap();
+    tempfile::tempdir_in(below).unwrap()
 }
 
 fn images() -> PathBuf {
