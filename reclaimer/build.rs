@@ -3,11 +3,9 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    #[cfg(feature = "node")]
     services::build();
 }
 
-#[cfg(feature = "node")]
 mod services {
     use tonic_build::manual::{Builder, Method, Service};
 

@@ -14,7 +14,6 @@ mod uuid;
 
 pub mod cli;
 pub mod config;
-#[cfg(feature = "node")]
 pub mod csi;
 pub mod daemon;
 pub mod engine;
@@ -24,10 +23,8 @@ pub mod gpu_mirror;
 pub mod http;
 pub mod ingest;
 pub mod keep_warm;
-#[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 pub mod metrics;
-#[cfg(feature = "node")]
 pub mod mount;
 pub mod process;
 pub mod processes;

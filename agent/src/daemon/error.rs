@@ -82,7 +82,7 @@ pub enum DaemonError {
         /// The reason, for people.
         text: String,
     },
-    /// The daemon answered with a message that is no answer to the request.
+    /// The daemon answered with a message of another kind than an answer to the request.
     #[error("expected an answer about {expected}, found message kind {kind}")]
     Unexpected {
         /// Subject of the request.

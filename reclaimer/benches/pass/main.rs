@@ -26,14 +26,11 @@ use tetris_node::store::StoreConfig;
 use tetris_reclaimer_core::Expiry;
 use tetris_store_layout::{Access, CreateOptions, Mapping, Store};
 
-#[cfg(all(feature = "kubernetes", feature = "node"))]
 #[allow(dead_code, reason = "tests use the rest")]
 mod fill;
 mod idle;
 mod locks;
-#[cfg(all(feature = "kubernetes", feature = "node"))]
 mod processes;
-#[cfg(all(feature = "kubernetes", feature = "node"))]
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/shared/processes.rs"]
 mod running;
@@ -110,10 +107,7 @@ fn main() -> Result<()> {
         Vec::new()
     };
     let freeing_s = free_everything(&store, held)?;
-    #[cfg(all(feature = "kubernetes", feature = "node"))]
     let processes = processes::idle(idle_secs)?;
-    #[cfg(not(all(feature = "kubernetes", feature = "node")))]
-    let processes = Value::Null;
     if let Some(path) = argument("--json") {
         let report = json!({
             "objects": MODELS * OBJECTS_PER_MODEL,

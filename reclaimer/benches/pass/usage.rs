@@ -21,7 +21,6 @@ pub fn memory_mb(pid: u32, field: &str) -> Result<f64> {
 }
 
 /// Its share of the mapped memory, in MB: a page of several processes counts in parts.
-#[cfg(all(feature = "kubernetes", feature = "node"))]
 pub fn share_mb(pid: u32) -> Result<f64> {
     memory(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
 }

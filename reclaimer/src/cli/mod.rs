@@ -2,7 +2,6 @@
 
 mod check;
 pub mod exit;
-#[cfg(feature = "node")]
 mod mount;
 mod once;
 
@@ -21,7 +20,6 @@ use tetris_service_kit::unix_http::UnixHttpError;
 
 use crate::config::{ConfigError, ConfigFlags};
 use crate::daemon::{self, OtherDaemon};
-#[cfg(feature = "node")]
 use crate::processes::{mirror, volumes};
 
 /// Name of the service in traces.
@@ -42,27 +40,21 @@ enum Command {
     /// Run in one process until SIGTERM; SIGHUP reads the configuration again
     Run(Run),
     /// Mount the stores and the volumes of pods, as the privileged process of several, until SIGTERM
-    #[cfg(feature = "node")]
     Volumes(Serve),
     /// Look after the stores, as a process without privileges, until SIGTERM
-    #[cfg(feature = "node")]
     Broker(Serve),
     /// Talk to the API server and serve the network, as the process with the cluster's token, until
     /// SIGTERM
-    #[cfg(all(feature = "kubernetes", feature = "node"))]
     Cluster(Serve),
     /// Serve the devices of the table `gpu_mirror`, as a process beside `broker`, until SIGTERM
-    #[cfg(feature = "node")]
     Mirror(Serve),
     /// Make one pass, print its results, and end
     Once(Once),
     /// Check the configuration, and print it with all defaults in the form that --config takes
     Check(Check),
     /// Mount the tmpfs of the table `mount` and make the stores on it, without running
-    #[cfg(feature = "node")]
     Mount(ConfigFlags),
     /// Unmount the tmpfs of the table `mount`; processes keep the objects that they map
-    #[cfg(feature = "node")]
     Unmount(ConfigFlags),
     /// Print a script by which a shell completes this command
     ///
@@ -148,9 +140,7 @@ impl Cli {
     fn traces(&self) -> TraceArgs {
         let serve = match &self.command {
             Command::Run(args) => &args.serve,
-            #[cfg(feature = "node")]
             Command::Volumes(serve) | Command::Broker(serve) | Command::Mirror(serve) => serve,
-            #[cfg(all(feature = "kubernetes", feature = "node"))]
             Command::Cluster(serve) => serve,
             _ => return TraceArgs::default(),
         };
@@ -210,19 +200,13 @@ fn run(cli: &Cli) -> Result<()> {
             let running = daemon::run(&args.serve.config, args.dry_run);
             command::runtime()?.block_on(while_exporting(Via::Network, running))
         }
-        #[cfg(feature = "node")]
         Command::Volumes(serve) => command::runtime()?.block_on(volumes::run(&serve.config)),
-        #[cfg(feature = "node")]
         Command::Broker(serve) => daemon::broker(&serve.config),
-        #[cfg(all(feature = "kubernetes", feature = "node"))]
         Command::Cluster(serve) => daemon::cluster(&serve.config),
-        #[cfg(feature = "node")]
         Command::Mirror(serve) => mirror::run(&serve.config),
         Command::Once(args) => once::run(args),
         Command::Check(args) => check::run(args),
-        #[cfg(feature = "node")]
         Command::Mount(flags) => mount::mount(flags),
-        #[cfg(feature = "node")]
         Command::Unmount(flags) => mount::unmount(flags),
         Command::Completions(args) => args.run::<Cli>(),
         Command::Man(args) => args.run::<Cli>(),

@@ -5,7 +5,6 @@ mod checked;
 mod error;
 mod flags;
 mod lines;
-#[cfg_attr(not(feature = "node"), path = "no_node.rs")]
 mod node;
 mod read;
 
@@ -69,10 +68,8 @@ pub struct ConfigFile {
     /// The processes of one daemon.
     pub processes: crate::process::ProcessesConfig,
     /// The tmpfs of the stores; without this table the daemon mounts none.
-    #[cfg(feature = "node")]
     pub mount: Option<crate::mount::MountTable>,
     /// Volumes for pods.
-    #[cfg(feature = "node")]
     pub csi: Option<crate::csi::CsiConfig>,
 }
 
@@ -130,9 +127,7 @@ impl Default for ConfigFile {
             models: BTreeMap::new(),
             kubernetes: KubernetesConfig::default(),
             processes: crate::process::ProcessesConfig::default(),
-            #[cfg(feature = "node")]
             mount: None,
-            #[cfg(feature = "node")]
             csi: None,
         }
     }

@@ -203,7 +203,6 @@ impl Core {
     }
 
     /// Tells the other parts to stop, where the stores were never looked after.
-    #[cfg(feature = "node")]
     pub(super) fn give_up(self) {
         self.service.stopping();
         let _nobody_listens = self.stop.send(true);

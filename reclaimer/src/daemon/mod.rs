@@ -1,19 +1,14 @@
 //! The daemon put together: the engine in its thread, and the asynchronous parts around it.
 
-#[cfg(feature = "node")]
 mod broker;
-#[cfg(all(feature = "kubernetes", feature = "node"))]
 mod cluster;
 mod core;
 mod declarations;
 mod holder_counter;
-#[cfg_attr(not(feature = "kubernetes"), path = "no_inventory.rs")]
 mod inventory;
-#[cfg_attr(not(feature = "node"), path = "no_mounts.rs")]
 mod mounts;
 mod other;
 mod pages;
-#[cfg_attr(not(feature = "kubernetes"), path = "no_pod_watch.rs")]
 mod pod_watch;
 mod pods;
 mod publisher;
@@ -35,15 +30,12 @@ use crate::http::{Health, Pages};
 use crate::metrics::Metrics;
 use crate::report::ErrorClass;
 
-#[cfg(feature = "node")]
 pub use self::broker::broker;
-#[cfg(all(feature = "kubernetes", feature = "node"))]
 pub use self::cluster::cluster;
 use self::core::Core;
 pub use other::OtherDaemon;
 use other::refuse_others;
 use pages::PageServers;
-#[cfg(all(feature = "kubernetes", feature = "node"))]
 use pod_watch::watch_pods;
 
 /// Runs until SIGTERM or SIGINT, and ends in order: no new requests, the pass in progress ends, and

@@ -25,7 +25,6 @@ mod tests;
 pub use config::{GpuMirrorConfig, Implementation, needs_restart};
 pub use devices::{Opened, open};
 pub use references::GpuMirrorReferences;
-#[cfg(feature = "node")]
 pub(crate) use residents::ResidencyMark;
 pub use residents::StoreResidents;
 pub use serve::GpuMirror;

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use tetris_gpu_mirror::memory::DeviceUuid;
 use tetris_gpu_mirror::residency::TenantId;
-#[cfg(feature = "node")]
 use tetris_gpu_mirror::server::Counters;
 use tetris_gpu_mirror::server::Resident;
 
@@ -43,7 +42,6 @@ pub(super) fn residents(all: Vec<Resident>) -> Vec<StoreResidents> {
 }
 
 /// Counts that change whenever objects arrive on a device or leave it.
-#[cfg(feature = "node")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResidencyMark {
     arrived: u64,
@@ -51,7 +49,6 @@ pub(crate) struct ResidencyMark {
     live_bytes: Vec<u64>,
 }
 
-#[cfg(feature = "node")]
 impl ResidencyMark {
     /// The counts of a status.
     pub(crate) fn of(status: &GpuMirrorStatus) -> Self {

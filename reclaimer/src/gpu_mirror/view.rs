@@ -38,7 +38,6 @@ enum State {
         stores: BTreeMap<TenantId, String>,
     },
     /// Its server is in another process, which reported this.
-    #[cfg(feature = "node")]
     Beside {
         status: Box<GpuMirrorStatus>,
         residents: Arc<[StoreResidents]>,
@@ -95,7 +94,6 @@ impl GpuMirrorView {
                 report: server.report(),
                 stores: stores.clone(),
             },
-            #[cfg(feature = "node")]
             State::Beside { status, .. } => GpuMirrorStatus::clone(status),
         }
     }
@@ -106,7 +104,6 @@ impl GpuMirrorView {
         match &inside.state {
             State::Closed(_) => Arc::default(),
             State::Here { server, .. } => residents(server.residents()).into(),
-            #[cfg(feature = "node")]
             State::Beside { residents, .. } => Arc::clone(residents),
         }
     }
@@ -117,7 +114,6 @@ impl GpuMirrorView {
     }
 
     /// The reason that it does not serve; `None` where it does.
-    #[cfg(feature = "node")]
     pub(crate) fn reason(&self) -> Option<String> {
         let inside = self.lock();
         let hung = inside.hung();
@@ -134,7 +130,6 @@ impl GpuMirrorView {
         match &inside.state {
             State::Closed(_) => false,
             State::Here { .. } => inside.hung().is_none(),
-            #[cfg(feature = "node")]
             State::Beside { status, .. } => status.running,
         }
     }
@@ -155,7 +150,6 @@ impl GpuMirrorView {
     }
 
     /// Shows the report of another process, with the objects that are known of it.
-    #[cfg(feature = "node")]
     pub(crate) fn show(&self, status: GpuMirrorStatus, residents: &Arc<[StoreResidents]>) {
         self.lock().state = State::Beside {
             status: Box::new(status),

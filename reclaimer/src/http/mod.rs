@@ -52,7 +52,6 @@ pub use self::limits::Limits;
 pub use self::network::NetworkConfig;
 pub(crate) use self::network::not_of_this_machine;
 pub use self::pages::OBSERVED_HEADER;
-#[cfg(all(feature = "kubernetes", feature = "node"))]
 pub(crate) use self::pages::{answer, with_models};
 pub use self::source::{PageSource, gated};
 

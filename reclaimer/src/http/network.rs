@@ -36,7 +36,6 @@ impl Default for NetworkConfig {
 
 impl NetworkConfig {
     /// Returns true if there is a server.
-    #[cfg(feature = "node")]
     pub(crate) fn is_served(&self) -> bool {
         self.metrics.or(self.probes).or(self.inventory).is_some()
     }

@@ -31,14 +31,12 @@ mod annotation;
 mod cache;
 mod client;
 mod failure;
-#[cfg(feature = "node")]
 mod namespaces;
 mod options;
 mod pod;
 
 pub use annotation::{DEFAULT_ANNOTATION, DeclaredModels, ItemError, MAX_MODELS, parse_annotation};
 pub use client::{ClientError, client};
-#[cfg(feature = "node")]
 pub use namespaces::{KnownNamespaces, watch_namespaces};
 pub use options::{OptionsError, WatchOptions};
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::alone::alone;
 use crate::replay::replay;
 use crate::{daemon_session, daemon_session_seeds, persisted_state, persisted_state_seeds};
-#[cfg(feature = "node")]
 use crate::{node_message, node_message_seeds};
 
 #[test]
@@ -30,7 +29,6 @@ fn persisted_state_is_judged_as_the_seeds_names_say() {
     );
 }
 
-#[cfg(feature = "node")]
 #[test]
 fn messages_between_processes_are_judged_as_their_names_say() {
     replay(
@@ -40,7 +38,6 @@ fn messages_between_processes_are_judged_as_their_names_say() {
     );
 }
 
-#[cfg(feature = "node")]
 #[test]
 fn a_message_of_many_entries_takes_no_more_memory_than_its_length_allows() {
     for (name, input) in node_message_seeds::heavy() {

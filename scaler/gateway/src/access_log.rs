@@ -9,7 +9,7 @@ use tracing::Span;
 use crate::client_address::ClientAddress;
 use crate::function_name::FunctionName;
 use crate::problem::Problem;
-use crate::proxy::trace::granted;
+use crate::traces::granted;
 
 /// Longest part of a logged path, in bytes.
 const PATH: usize = 256;

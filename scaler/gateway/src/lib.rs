@@ -67,3 +67,4 @@ pub mod refusal;
 pub mod routes;
 pub mod run;
 pub mod server;
+mod traces;

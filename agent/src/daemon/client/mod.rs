@@ -27,7 +27,7 @@ pub struct RoomMade {
     pub freed_bytes: u64,
 }
 
-/// Content that is in the store. The daemon keeps it there while this lives, for some seconds at
+/// Content in the store. The daemon keeps it there while this lives, for some seconds at
 /// most: time to map it.
 pub struct HeldInStore<T> {
     /// The manifest of a file, or the object of memory.
@@ -221,7 +221,7 @@ impl DaemonClient {
     }
 
     /// The models among `ids` that pods of the node declare warm, as of the daemon's last pass. None without a daemon, or with
-    /// one that is too old for the question.
+    /// one too old for the question.
     ///
     /// # Errors
     ///

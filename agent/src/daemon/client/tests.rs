@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of a client's preamble and greeting.
 const GREETING: usize = 12 + 9;
 
-/// What `call` gives at a listener that does `serve` with its connection.
+/// Result of `call` at a listener that does `serve` with its connection.
 fn called<T>(
     serve: impl FnOnce(&mut UnixStream) + Send,
     call: impl FnOnce(DaemonClient) -> T,

@@ -44,26 +44,26 @@ pub enum TraceError {
     /// A failure to set up the log.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// An address that is none of a collector.
+    /// An unusable address of a collector.
     #[error(
         "collector of traces `{endpoint}`: {because}; expected http://HOST:PORT or https://HOST:PORT, e.g. http://127.0.0.1:4317"
     )]
     Endpoint {
         /// The address.
         endpoint: String,
-        /// What is wrong with it.
+        /// The mistake.
         because: EndpointError,
     },
 }
 
-/// What is wrong with a collector's address.
+/// A mistake in a collector's address.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
     /// No address.
     #[error(transparent)]
     Parse(#[from] tonic::codegen::http::uri::InvalidUri),
-    /// A scheme that is neither http nor https.
+    /// Another scheme than http and https.
     #[error("it has the scheme `{0}`")]
     Scheme(String),
 }

@@ -4,7 +4,7 @@
 //! crate of this project is recorded, with the events within it; a sampler (`OTEL_TRACES_SAMPLER`) decides about each trace.
 //!
 //! # Guarantees
-//! - A collector that is away, slow or full costs spans and nothing else: they wait in a queue of limited length and size.
+//! - An absent, slow or full collector costs spans and nothing else: they wait in a queue of limited length and size.
 //! - A process starts no thread for its traces, so that it can set them up before it enters a sandbox.
 
 mod export;

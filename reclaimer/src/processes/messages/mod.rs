@@ -4,7 +4,6 @@
 
 mod declarations;
 mod fields;
-#[cfg(feature = "node")]
 mod namespaces;
 
 use std::path::PathBuf;
@@ -19,7 +18,6 @@ pub use declarations::{
     DECLARATIONS_BYTES, DECLARATIONS_EVERY, DECLARATIONS_OLD, Declarations, DeclarationsError,
     PodDeclarations,
 };
-#[cfg(feature = "node")]
 pub use namespaces::{
     Asked, LivingNamespaces, NamespaceGone, NamespaceProblem, NamespaceQuestion, PlaceOfPod,
     PodQuestion,

@@ -6,7 +6,6 @@ pub mod harness;
 mod image;
 mod once;
 mod opens;
-#[cfg(feature = "kubernetes")]
 pub mod pages;
 mod remedies;
 mod run;

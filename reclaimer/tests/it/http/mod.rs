@@ -8,7 +8,6 @@ pub mod fixtures;
 mod gpu;
 mod ingest;
 mod large;
-#[cfg(feature = "kubernetes")]
 mod network;
 mod objects;
 mod page;

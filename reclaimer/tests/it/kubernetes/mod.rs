@@ -5,7 +5,6 @@ mod changes;
 mod client;
 mod failures;
 mod malformed;
-#[cfg(feature = "node")]
 mod namespaces;
 mod options;
 mod outages;

@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 
 use super::executor::Executor;
 use super::limits::{ORDER, PAGE, PAGE_WITH_PARTS};
-use crate::proxy::trace;
+use crate::traces;
 
 /// Longest time of a request and its whole answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -115,7 +115,7 @@ async fn call(
             .header(HOST, endpoint.address.to_string())
             .body(Full::default())
             .map_err(|error| CallError::NoAnswer(error.to_string()))?;
-        trace::follow(request.headers_mut());
+        traces::follow(request.headers_mut());
         if let Some(file) = executor.token_file() {
             let headers = request.headers_mut();
             headers.insert(AUTHORIZATION, authorization(file).await?);

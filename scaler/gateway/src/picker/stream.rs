@@ -22,8 +22,9 @@ use crate::metrics::Dispatch;
 use crate::normal_path::normalise;
 use crate::problem::Problem;
 use crate::proxy::answer::{Dialect, refused};
-use crate::proxy::{Bodies, Payer, trace, wait_of};
+use crate::proxy::{Bodies, Payer, wait_of};
 use crate::refusal::Refusal;
+use crate::traces;
 
 /// Follows a stream to its end.
 pub(super) async fn run(
@@ -170,7 +171,7 @@ impl Opening<'_> {
         let end_of_stream = head.end_of_stream;
         drop(head);
         self.dialect = Dialect::of(&request);
-        let span = trace::span(&request);
+        let span = traces::span(&request);
         let (mut parts, ()) = request.into_parts();
         let is_changed = normalise(&mut parts.uri).map_err(NotHeld::Refused)?;
         let target = self.picker.proxy.target(&parts).map_err(NotHeld::Refused)?;
@@ -203,7 +204,7 @@ impl Opening<'_> {
         arrival.waited(grant.waited());
         metrics.picked(function.name());
         let endpoint = Arc::clone(grant.endpoint());
-        trace::granted(&span, &endpoint.name, grant.waited());
+        traces::granted(&span, &endpoint.name, grant.waited());
         let counted = arrival.dispatched(Dispatch {
             configuration: &endpoint.configuration,
             arrived_at,

@@ -2,10 +2,10 @@
 
 pub(crate) mod answer;
 mod body;
+mod decision;
 mod grpc_model;
 pub(crate) mod headers;
 mod response_body;
-pub(crate) mod trace;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -30,6 +30,7 @@ use crate::normal_path::normalise;
 use crate::pool::{RequestBody, SendError};
 use crate::problem::{Problem, shortened};
 use crate::routes::{Routes, Target};
+use crate::traces;
 
 use answer::{Dialect, refused};
 use body::WholeBody;
@@ -129,7 +130,7 @@ impl Proxy {
     ) -> Response<ResponseBody> {
         let began = Instant::now();
         let dialect = Dialect::of(&request);
-        let span = trace::span(&request);
+        let span = traces::span(&request);
         let mut entry = Entry::new(client, &request, span.clone());
         let answered = self.forward(request, &mut entry).instrument(span).await;
         let response = answered.unwrap_or_else(|problem| {
@@ -147,7 +148,7 @@ impl Proxy {
         request: &Request<B>,
         problem: &Problem,
     ) -> Response<ResponseBody> {
-        let mut entry = Entry::new(client, request, trace::span(request));
+        let mut entry = Entry::new(client, request, traces::span(request));
         entry.problem(problem);
         self.shared.metrics.not_admitted(problem);
         let response = Dialect::of(request).answer(problem);
@@ -217,12 +218,12 @@ impl Proxy {
         };
         let wait = wait_of(&parts)?;
         arrival.admitted();
-        let candidates = trace::candidates(function);
+        let candidates = decision::candidates(function);
         let granted = function.acquire(wait).await;
         let grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
-        trace::dispatched(candidates.as_deref(), &grant);
+        decision::dispatched(candidates.as_deref(), &grant);
         headers::for_instance(&mut parts, entry.client(), body.bytes.len());
-        entry.trace(trace::pass_on(&mut parts.headers, entry.span()));
+        entry.trace(traces::pass_on(&mut parts.headers, entry.span()));
         let request = Request::from_parts(*parts, Full::new(body.into_bytes()));
         let request = Box::new(request);
         self.send(function, grant, request, (arrival, arrived_at), entry)

@@ -16,10 +16,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::clock::micros;
-use crate::function::{Candidate, Function, Grant};
 
-/// Largest number of candidates that an event names.
-const SHOWN: usize = 16;
 const PARENT: HeaderName = HeaderName::from_static("traceparent");
 const STATE: HeaderName = HeaderName::from_static("tracestate");
 
@@ -54,31 +51,9 @@ pub(crate) fn granted(span: &Span, instance: &str, waited: Duration) {
     }
 }
 
-/// Servers of a function as they are before a dispatch, at most [`SHOWN`], for the event that says what it decided. Nothing
-/// without a subscriber at level `debug`.
-pub(crate) fn candidates(function: &Function) -> Option<String> {
-    tracing::enabled!(tracing::Level::DEBUG).then(|| {
-        let all = function.candidates();
-        let shown = all.iter().take(SHOWN).map(Candidate::to_string);
-        let shown = shown.collect::<Vec<_>>().join(", ");
-        match all.len().saturating_sub(SHOWN) {
-            0 => shown,
-            more => format!("{shown}, and {more} more"),
-        }
-    })
-}
-
-/// Logs the decision of a dispatch.
-pub(crate) fn dispatched(candidates: Option<&str>, grant: &Grant) {
-    if let Some(candidates) = candidates {
-        let (instance, wait_us) = (&grant.endpoint().name, micros(grant.waited()));
-        tracing::debug!(instance, wait_us, candidates, "dispatched");
-    }
-}
-
-/// Puts the gateway's span in the place of the client's, and returns the trace's identifier. A span that is not recorded has an
+/// Puts the gateway's span in the place of the client's, and returns the trace's identifier. An unrecorded span has an
 /// identifier all the same, by which an instance's spans belong together.
-pub(super) fn pass_on(headers: &mut HeaderMap, span: &Span) -> TraceId {
+pub(crate) fn pass_on(headers: &mut HeaderMap, span: &Span) -> TraceId {
     let recorded = if span.is_disabled() {
         SpanContext::NONE
     } else {
