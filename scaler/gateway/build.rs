@@ -1,23 +1,13 @@
-//! Generates the server of gRPC's health checks from its names and calls, without a protocol compiler. The
-//! messages are in `src/picker/health.rs`.
+//! Generates messages of external processing, and the server of health checks.
 
-use tonic_build::manual::{Builder, Method, Service};
+const FILES: [&str; 2] = ["ext_proc.proto", "health.proto"];
 
-const CODEC: &str = "tonic_prost::ProstCodec";
-
-fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
-    let check = Method::builder()
-        .name("check")
-        .route_name("Check")
-        .input_type("crate::picker::health::HealthCheckRequest")
-        .output_type("crate::picker::health::HealthCheckResponse")
-        .codec_path(CODEC)
-        .build();
-    let health = Service::builder()
-        .name("Health")
-        .package("grpc.health.v1")
-        .method(check)
-        .build();
-    Builder::new().build_client(false).compile(&[health]);
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed=proto");
+    let files = protox::compile(FILES, ["proto"])?;
+    tonic_prost_build::configure()
+        .build_client(false)
+        .bytes(".")
+        .compile_fds(files)?;
+    Ok(())
 }

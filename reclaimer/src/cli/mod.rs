@@ -140,8 +140,10 @@ impl Cli {
     fn traces(&self) -> TraceArgs {
         let serve = match &self.command {
             Command::Run(args) => &args.serve,
-            Command::Volumes(serve) | Command::Broker(serve) | Command::Mirror(serve) => serve,
-            Command::Cluster(serve) => serve,
+            Command::Volumes(serve)
+            | Command::Broker(serve)
+            | Command::Cluster(serve)
+            | Command::Mirror(serve) => serve,
             _ => return TraceArgs::default(),
         };
         serve.traces.clone()

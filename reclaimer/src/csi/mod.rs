@@ -49,7 +49,6 @@ mod read_only;
 mod registration;
 mod remove;
 mod request;
-mod services;
 mod stores;
 mod target;
 pub mod wire;
@@ -83,9 +82,9 @@ pub use stores::{Keeper, Removal, Stores};
 use idmap::PodIds;
 use node::CsiDriver;
 use registration::Registrar;
-use services::identity_server::IdentityServer;
-use services::node_server::NodeServer;
-use services::registration_server::RegistrationServer;
+use wire::identity_server::IdentityServer;
+use wire::node_server::NodeServer;
+use wire::registration_server::RegistrationServer;
 
 use crate::report::VolumeStatus;
 

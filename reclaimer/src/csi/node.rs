@@ -18,10 +18,10 @@ use super::publish::{self, MountUse};
 use super::python::PackageMount;
 use super::remove;
 use super::request::{self, Publish, VolumeContent};
-use super::services::identity_server::Identity;
-use super::services::node_server::Node;
 use super::stores::{Given, Stores};
 use super::target::TargetDirectory;
+use super::wire::identity_server::Identity;
+use super::wire::node_server::Node;
 use super::wire::{
     GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
     GetPluginInfoResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
 
 use super::config::CsiConfig;
-use super::services::registration_server::Registration;
+use super::wire::registration_server::Registration;
 use super::wire::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
 
 /// The kubelet's name for drivers of this interface.

@@ -16,11 +16,10 @@
 
 mod calls;
 mod serve;
-mod services;
 mod stream;
 mod target;
 pub mod wire;
 
 pub use serve::{KedaLimits, Scaler, serve, service};
-pub use services::external_scaler_server::{ExternalScaler, ExternalScalerServer};
 pub use target::{METRIC, NoTarget, Target, replicas};
+pub use wire::external_scaler_server::{ExternalScaler, ExternalScalerServer};

@@ -14,9 +14,9 @@ use tonic::{Request, Response, Status};
 use crate::state::Snapshot;
 
 use super::calls::LimitedCalls;
-use super::services::external_scaler_server::{ExternalScaler, ExternalScalerServer};
 use super::stream::{self, Feed, Responses};
 use super::target::{METRIC, NoTarget, Target, replicas, spec, value};
+use super::wire::external_scaler_server::{ExternalScaler, ExternalScalerServer};
 use super::wire::{
     GetMetricSpecResponse, GetMetricsRequest, GetMetricsResponse, IsActiveResponse, ScaledObjectRef,
 };

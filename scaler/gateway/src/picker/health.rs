@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tonic::{Request, Response, Status};
 
-use super::services::health_server::Health;
+use super::wire::health::health_server::Health;
+pub use super::wire::health::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
 
 /// Services that are as ready as the gateway. The last one is the name that manifests of the Gateway
 /// API Inference Extension ask for.
@@ -17,34 +18,6 @@ const READY: [&str; 4] = [
 ];
 /// The service that serves as long as it answers.
 const LIVE: &str = "liveness";
-
-/// A check of a service.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct HealthCheckRequest {
-    /// Name of the service.
-    #[prost(string, tag = "1")]
-    pub service: String,
-}
-
-/// Health of a service.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct HealthCheckResponse {
-    /// The health.
-    #[prost(enumeration = "ServingStatus", tag = "1")]
-    pub status: i32,
-}
-
-/// Health.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
-#[repr(i32)]
-pub enum ServingStatus {
-    /// Not known.
-    Unknown = 0,
-    /// Serves.
-    Serving = 1,
-    /// Does not serve.
-    NotServing = 2,
-}
 
 /// Answers checks: ready as the page `/readyz` is.
 #[derive(Debug)]

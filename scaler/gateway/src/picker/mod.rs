@@ -37,7 +37,6 @@ mod metadata;
 mod parts;
 mod places;
 mod serve;
-mod services;
 mod stream;
 pub mod wire;
 
