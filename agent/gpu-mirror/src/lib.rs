@@ -9,7 +9,6 @@
 //! | [`protocol`] | messages between the server and its clients, byte by byte (`PROTOCOL.md`) | yes |
 //! | [`server`] | hands device memory out to other processes | no |
 //! | [`client`] | gets device memory from the server and maps it | no |
-//! | [`conformance`] | requirements on every implementation of [`memory::DeviceMemory`], as checks | no |
 //!
 //! Host copies stay in the store (`LAYOUT.md`), so eviction copies nothing back. Functions take the
 //! time as an argument. Only [`server`] and [`client`] start threads or open sockets.
@@ -23,7 +22,6 @@
 
 pub mod arena;
 pub mod client;
-pub mod conformance;
 pub mod copy;
 pub mod memory;
 pub mod protocol;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-const RUST: usize = 107_120;
-const PYTHON: usize = 11_850;
+const RUST: usize = 106_800;
+const PYTHON: usize = 11_841;
 
 /// Parts of paths, and ends of names, of what is not the product.
 const OUTSIDE: [&str; 5] = ["tests", "benches", "examples", "fuzz", "research"];

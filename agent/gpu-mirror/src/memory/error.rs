@@ -156,7 +156,7 @@ impl MemoryError {
     }
 
     /// Wraps a system error of `action`.
-    pub(crate) fn io(action: &'static str, source: impl Into<io::Error>) -> Self {
+    pub fn io(action: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Io {
             action,
             source: source.into(),

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::conformance::check_pair;
 use tempfile::TempDir;
 use tetris_gpu_mirror::client::{Acquired, Client, Wanted, WantedModel};
-use tetris_gpu_mirror::conformance::check_pair;
 use tetris_gpu_mirror::memory::MemoryKind;
 use tetris_gpu_mirror::memory::host::{Faults, HostDevice};
 use tetris_gpu_mirror::residency::{DeviceId, TenantId};

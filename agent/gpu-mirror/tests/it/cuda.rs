@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::conformance;
 use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
-use tetris_gpu_mirror::conformance;
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_count};
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError, Protection};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tetris_gpu_mirror::conformance;
+use crate::conformance;
 use tetris_gpu_mirror::memory::host::{Faults, HostDevice};
 use tetris_gpu_mirror::memory::{DeviceMemory, Exported, HostSlice, MemoryError, Protection};
 

@@ -2,6 +2,7 @@
 //! where there is one, on a GPU.
 
 mod across;
+mod broken_devices;
 mod compatibility;
 mod conformance;
 mod cuda;

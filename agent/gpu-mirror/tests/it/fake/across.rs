@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::conformance::check_pair;
 use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
-use tetris_gpu_mirror::conformance::check_pair;
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice};
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
 use tetris_gpu_mirror::residency::{DeviceId, TenantId};

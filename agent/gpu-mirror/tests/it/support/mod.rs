@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use tetris_gpu_mirror::conformance::{PeerReport, act_as_peer};
+use crate::conformance::{PeerReport, act_as_peer};
 use tetris_gpu_mirror::copy::StorePages;
 use tetris_gpu_mirror::memory::{
     DeviceMemory, Exported, HANDLE_BYTES, HostSlice, Mapped, Protection,

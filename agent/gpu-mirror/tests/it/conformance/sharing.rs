@@ -3,7 +3,7 @@
 use tetris_store_layout::Digest;
 
 use super::{Broken, Peer, chunk, fill, read, rule};
-use crate::memory::{DeviceMemory, Mapped};
+use tetris_gpu_mirror::memory::{DeviceMemory, Mapped};
 
 pub(super) fn check<D: DeviceMemory>(device: &D, peer: &mut Peer<'_>) -> Result<(), Broken> {
     let (chunk, mapping) = chunk(device, 3)?;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::{Broken, chunk, fill, read, refused, rule};
-use crate::memory::{DeviceMemory, Mapped, MemoryError};
+use tetris_gpu_mirror::memory::{DeviceMemory, Mapped, MemoryError};
 
 /// Checks copies from `source` to `device`, with some ten granules of each. Returns true if a link
 /// joins them; without one the copies are refused.

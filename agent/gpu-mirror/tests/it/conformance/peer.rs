@@ -3,7 +3,7 @@
 use tetris_store_layout::Digest;
 
 use super::read;
-use crate::memory::{DeviceMemory, Exported, MemoryError, Protection};
+use tetris_gpu_mirror::memory::{DeviceMemory, Exported, MemoryError, Protection};
 
 /// Hands an exported chunk and its length in bytes to another process on the same device, which
 /// calls [`act_as_peer`], and returns that call's report.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use memmap2::MmapMut;
 
 use super::{Broken, chunk, fill, pattern, read, refused, rule};
-use crate::memory::{DeviceMemory, HostSlice, Mapped, MemoryError, Protection};
+use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, Mapped, MemoryError, Protection};
 
 pub(super) fn check<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     places_and_order(device)?;

@@ -5,7 +5,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::{Broken, chunk, refused};
-use crate::memory::{DeviceMemory, Exported, HANDLE_BYTES, HostSlice, MemoryError, Protection};
+use tetris_gpu_mirror::memory::{
+    DeviceMemory, Exported, HANDLE_BYTES, HostSlice, MemoryError, Protection,
+};
 
 pub(super) fn check<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     sizes(device)?;

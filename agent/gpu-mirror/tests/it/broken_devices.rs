@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tetris_gpu_mirror::conformance::{Broken, PeerReport, act_as_peer, check, check_pair};
+use crate::conformance::{Broken, PeerReport, act_as_peer, check, check_pair};
 use tetris_gpu_mirror::memory::host::{
     HostChunk, HostDevice, HostEvent, HostMapping, HostPinned, HostRange, HostRegistration,
     HostStream,

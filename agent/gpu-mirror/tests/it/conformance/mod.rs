@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::memory::{DeviceMemory, HostSlice, Mapped, MemoryError, Protection};
+use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, Mapped, MemoryError, Protection};
 
 pub use across::check_pair;
 pub use peer::{Peer, PeerReport, act_as_peer};
