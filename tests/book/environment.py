@@ -6,8 +6,8 @@ from pages import ROOT, all_sources
 
 PAGE = "docs/reference/configuration.md"
 BEGIN = "## Environment variables"
-#: A variable of ours as a whole literal, or one that clap reads.
-NAMED = re.compile(r"(?<![\w.])[\"'](TETRIS_[A-Z_]+[A-Z])[\"']|\benv = \"([A-Z_]+)\"")
+#: A variable of ours or of traces as a whole literal, or one that clap reads.
+NAMED = re.compile(r"(?<![\w.])[\"']((?:TETRIS|OTEL)_[A-Z_]+[A-Z]|TRACEPARENT)[\"']|\benv = \"([A-Z_]+)\"")
 #: Variables of tests, of builds and of the benchmarks.
 INTERNAL = {"TETRIS_BIN", "TETRIS_CRASH_AT", "TETRIS_CRASH_COUNT_FILE", "TETRIS_PEER_SOCKET"}
 FOLDERS = ("agent", "common", "deploy", "reclaimer", "scaler", "store-layout")

@@ -42,8 +42,9 @@
 mod access_log;
 mod bounded_reads;
 mod callers;
+mod candidate;
 pub mod cli;
-pub mod client_address;
+mod client_address;
 mod clock;
 mod cluster;
 pub mod config;

@@ -1,7 +1,6 @@
 //! Functions, for tasks that wait: each has its own instances, or a pool of GPUs.
 
 mod access;
-mod candidate;
 mod grant;
 
 use std::net::SocketAddr;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use hyper::http::uri::PathAndQuery;
 use tetris_scaler_dispatch::{FunctionLoad, Rules};
 
+use crate::candidate::Candidate;
 use crate::endpoint::{EndpointLoad, Instance};
 use crate::function_name::FunctionName;
 use crate::gpu::Member;
@@ -20,7 +20,6 @@ use crate::problem::Problem;
 use crate::refusal::Refusal;
 
 pub use access::Access;
-pub(crate) use candidate::Candidate;
 pub use grant::Grant;
 
 /// A function.

@@ -13,7 +13,7 @@ use super::report::PoolReport;
 use super::shared::SharedPool;
 use super::state::State;
 use super::{follow, timer};
-use crate::function::Candidate;
+use crate::candidate::Candidate;
 use crate::refusal::Refusal;
 
 /// A pool of GPUs.

@@ -15,7 +15,7 @@ use super::executor::{Executor, ExecutorAddresses};
 use super::models::Models;
 use super::places::Places;
 use super::report::Totals;
-use crate::function::Candidate;
+use crate::candidate::Candidate;
 use crate::refusal::Refusal;
 
 /// Number of failures in a row after which an executor gets nothing for a time.

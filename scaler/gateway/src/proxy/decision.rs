@@ -1,7 +1,8 @@
 //! Events about what a dispatch decided.
 
+use crate::candidate::Candidate;
 use crate::clock::micros;
-use crate::function::{Candidate, Function, Grant};
+use crate::function::{Function, Grant};
 
 /// Largest number of candidates that an event names.
 const SHOWN: usize = 16;
