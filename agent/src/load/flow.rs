@@ -42,7 +42,8 @@ impl LoadContext<'_> {
         kind: ManifestKind,
         again: impl Fn() -> Result<Source, LoadError>,
     ) -> Result<LoadedFile, LoadError> {
-        let span = tracing::debug_span!(
+        // Python has the log from level `debug` on, and would be asked about it for each load.
+        let span = tracing::trace_span!(
             "load",
             bytes_shared = Empty,
             bytes_new = Empty,

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::Server;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
 /// Longest wait for a span.
@@ -65,6 +65,7 @@ fn value_of<'a>(attributes: &'a [(String, String)], name: &str) -> Option<&'a st
 #[derive(Debug)]
 pub struct Collector {
     address: SocketAddr,
+    scheme: &'static str,
     spans: Spans,
     /// The collector stops when this is dropped.
     _stop: oneshot::Sender<()>,
@@ -80,6 +81,21 @@ impl Collector {
     ///
     /// If the machine has no port or thread for it.
     pub fn start() -> Self {
+        Self::serve(Server::builder(), "http")
+    }
+
+    /// Starts one that speaks TLS with this certificate and key, both in PEM.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::start`], or if the certificate is none.
+    pub fn start_tls(certificate: &str, key: &str) -> Self {
+        let identity = Identity::from_pem(certificate, key);
+        let tls = ServerTlsConfig::new().identity(identity);
+        Self::serve(Server::builder().tls_config(tls).unwrap(), "https")
+    }
+
+    fn serve(mut server: Server, scheme: &'static str) -> Self {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -91,7 +107,7 @@ impl Collector {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let incoming = TcpListenerStream::new(TcpListener::from_std(listener).unwrap());
-                let serving = Server::builder().add_service(service);
+                let serving = server.add_service(service);
                 let served = serving.serve_with_incoming_shutdown(incoming, async {
                     let _dropped: Result<(), _> = stopped.await;
                 });
@@ -100,6 +116,7 @@ impl Collector {
         });
         Self {
             address,
+            scheme,
             spans,
             _stop: stop,
         }
@@ -107,7 +124,7 @@ impl Collector {
 
     /// URL for exporters.
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// Spans that have arrived.

@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Names of spans in a source file.
 fn spans(text: &str) -> Vec<String> {
-    let calls = text.split("debug_span!(").skip(1);
+    let calls = text.split("_span!(").skip(1);
     let names = calls.filter_map(|call| call.trim_start().strip_prefix('"')?.split('"').next());
     names.map(str::to_owned).collect()
 }

@@ -4,15 +4,18 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use opentelemetry_otlp::{ExporterBuildError, WithExportConfig as _};
+use opentelemetry_otlp::{ExporterBuildError, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use tonic::transport::Uri;
+use tonic::transport::{ClientTlsConfig, Uri};
 
 use super::queue::Spans;
 use crate::logs::LogError;
+use crate::tls_roots::{RootsError, roots_for};
 
 /// Most spans of one message.
 const BATCH: usize = 512;
@@ -156,15 +159,32 @@ pub async fn while_exporting<T>(via: Via, work: impl Future<Output = T>) -> T {
     result
 }
 
+/// The reason spans are not sent.
+#[derive(Debug, thiserror::Error)]
+enum ExporterError {
+    #[error(transparent)]
+    Build(#[from] ExporterBuildError),
+    #[error(transparent)]
+    Roots(#[from] RootsError),
+}
+
 fn exporter(
     endpoint: &str,
     resource: &Resource,
-) -> Result<opentelemetry_otlp::SpanExporter, ExporterBuildError> {
-    let mut exporter = opentelemetry_otlp::SpanExporter::builder()
+) -> Result<opentelemetry_otlp::SpanExporter, ExporterError> {
+    let builder = opentelemetry_otlp::SpanExporter::builder()
         .with_tonic()
         .with_endpoint(endpoint)
-        .with_timeout(TAKEN)
-        .build()?;
+        .with_timeout(TAKEN);
+    let roots = roots_for(endpoint)?;
+    let mut exporter = if roots.is_empty() {
+        builder.build()?
+    } else {
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(roots.into_iter().map(CertificateDer::from));
+        let tls = ClientTlsConfig::new().trust_anchors(store.roots);
+        builder.with_tls_config(tls).build()?
+    };
     exporter.set_resource(resource);
     Ok(exporter)
 }

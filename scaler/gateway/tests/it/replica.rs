@@ -1,5 +1,6 @@
 //! A gateway in its own process.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -36,10 +37,11 @@ impl Replica {
     }
 
     /// Starts it with a collector of traces.
-    pub fn start_traced(path: &Path, endpoint: &str) -> Self {
+    pub fn start_traced(path: &Path, endpoint: &str, variables: &[(&str, &OsStr)]) -> Self {
         let [address, own, picker] = [free_address(), free_address(), free_address()];
         let mut command = Command::new(program());
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
+        command.envs(variables.iter().copied());
         prepare(&mut command, path, [address, own, picker]);
         Self {
             address,

@@ -1,6 +1,8 @@
 //! Spans of requests, as a collector gets them.
 
+use std::ffi::OsStr;
 use std::process::Command;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -23,10 +25,14 @@ struct Traced {
 
 impl Traced {
     async fn start(config: &str, endpoint: &str) -> Self {
+        Self::start_with(config, endpoint, &[]).await
+    }
+
+    async fn start_with(config: &str, endpoint: &str, variables: &[(&str, &OsStr)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.toml");
         std::fs::write(&path, config).unwrap();
-        let replica = Replica::start_traced(&path, endpoint);
+        let replica = Replica::start_traced(&path, endpoint, variables);
         replica.ready().await;
         Self {
             replica,
@@ -107,6 +113,28 @@ async fn a_client_that_is_not_sampled_has_no_span_and_its_instance_knows_that() 
     let span = wait(&collector, |span| span.name == "request");
     assert!(span.trace != TRACE && span.parent.is_empty(), "{span:#?}");
     assert!(collector.spans().iter().all(|span| span.trace != TRACE));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_behind_tls_is_trusted_by_the_system_s_certificates() {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let certificate = made.cert.pem();
+    let collector = Collector::start_tls(&certificate, &made.signing_key.serialize_pem());
+    let folder = tempfile::tempdir().unwrap();
+    let roots = folder.path().join("roots.pem");
+    std::fs::write(&roots, certificate).unwrap();
+    let instance = Instance::start("embed", Mode::Answer);
+    let config = function("embed", "", &[instance.address], 1);
+    let trusted = [("SSL_CERT_FILE", roots.as_os_str())];
+    let gateway = Traced::start_with(&config, &collector.endpoint(), &trusted).await;
+    gateway.ask(None).await;
+    wait(&collector, |span| span.name == "request");
+    // Without that trust it gets no spans, and requests are served.
+    let stranger = Traced::start(&config, &collector.endpoint()).await;
+    let before = collector.spans().len();
+    assert_eq!(stranger.ask(None).await, "embed");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(collector.spans().len(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
