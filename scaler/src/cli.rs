@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use tetris_conventions::duration;
+use tetris_conventions::duration::{self, DurationError};
 use tetris_conventions::exit::{FAILED, USAGE, help};
-use tetris_conventions::size;
+use tetris_conventions::size::{self, SizeError};
 use tetris_scaler_core::{InventoryLimits, OperatorDefaults};
 use tetris_service_kit::command_help::{CompletionsArgs, ManArgs};
 use tetris_service_kit::logs::LogArgs;
@@ -82,16 +82,32 @@ pub struct OpenGates {
     pub after_seconds: u64,
 }
 
+/// The reason that an argument is refused.
+#[derive(Debug, thiserror::Error)]
+enum ArgumentError {
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    #[error("expected {least} to {most} seconds, found `{found}`")]
+    Seconds {
+        least: u64,
+        most: u64,
+        found: String,
+    },
+    #[error("expected at least {least}, found `{found}`")]
+    TooSmall { least: String, found: String },
+}
+
 /// Parser of times from `least` to `most` seconds: `90`, `90s` or `5m`.
-fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
+fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, ArgumentError> + Clone {
     move |text| {
-        let found = duration::parse_seconds(text)?;
-        if (least..=most).contains(&found) {
-            return Ok(found);
+        let seconds = duration::parse_seconds(text)?;
+        if (least..=most).contains(&seconds) {
+            return Ok(seconds);
         }
-        Err(format!(
-            "expected {least} to {most} seconds, found `{text}`"
-        ))
+        let found = text.to_owned();
+        Err(ArgumentError::Seconds { least, most, found })
     }
 }
 
@@ -171,12 +187,13 @@ pub struct Run {
 }
 
 /// Parses a memory that limits can be for.
-fn inventory_memory(text: &str) -> Result<u64, String> {
-    let found = size::parse(text)?;
-    let least = InventoryLimits::LEAST_MEMORY;
-    if found >= least {
-        return Ok(found);
+fn inventory_memory(text: &str) -> Result<u64, ArgumentError> {
+    let memory = size::parse(text)?;
+    if memory >= InventoryLimits::LEAST_MEMORY {
+        return Ok(memory);
     }
-    let least = size::format(least);
-    Err(format!("expected at least {least}, found `{text}`"))
+    Err(ArgumentError::TooSmall {
+        least: size::format(InventoryLimits::LEAST_MEMORY),
+        found: text.to_owned(),
+    })
 }

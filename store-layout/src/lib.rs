@@ -96,7 +96,7 @@ pub use manifest::{
     MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, TensorPlace,
 };
 pub use mapping::{Mapping, cached_bytes};
-pub use mount_list::{is_idmapped, is_idmapped_in, is_mounted_by_root};
+pub use mount_list::{is_idmapped, is_idmapped_in, is_mounted_by_root, unescaped_path};
 pub use open_file::{open_or_create_without_waiting, read_without_waiting};
 pub use pack::{PACK_ALIGN, PackItem, PackPlan, SMALL_TENSOR, plan_packs, small_tensor_threshold};
 pub use pages::{LARGE_PAGE, Pages, PagesOf, SmallPages};

@@ -1,10 +1,12 @@
 //! Lists of mounts (proc_pid_mountinfo(5)).
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -15,6 +17,24 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// The list of this thread: another may be in another mount namespace.
 pub(crate) fn read() -> io::Result<Vec<u8>> {
     std::fs::read("/proc/thread-self/mountinfo")
+}
+
+/// A path as a list of mounts has it: blanks and backslashes are a backslash and three octal digits.
+pub fn unescaped_path(field: &[u8]) -> PathBuf {
+    let octal = |rest: &[u8]| {
+        let digits = std::str::from_utf8(rest.get(..3)?).ok()?;
+        u8::from_str_radix(digits, 8).ok()
+    };
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let escaped = octal(after).filter(|_| first == b'\\');
+        bytes.push(escaped.unwrap_or(first));
+        rest = after
+            .get(if escaped.is_some() { 3 } else { 0 }..)
+            .unwrap_or_default();
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 /// The mount that a file was opened through (Linux 5.8).

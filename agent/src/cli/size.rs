@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use tetris_conventions::size::{self, SizeError};
+
 /// A number of bytes: parsed from `8GiB`, `512M`, `1.5g` or `4096`, shown as `8.0 GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Bytes(pub(crate) u64);
@@ -14,10 +16,10 @@ impl fmt::Display for Bytes {
 }
 
 impl FromStr for Bytes {
-    type Err = String;
+    type Err = SizeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        tetris_conventions::size::parse(text).map(Self)
+        size::parse(text).map(Self)
     }
 }
 

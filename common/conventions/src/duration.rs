@@ -15,12 +15,39 @@ const UNITS: [(&str, u64); 5] = [
     ("ms", 1),
 ];
 
+/// The reason that a text is no duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DurationError {
+    /// Another form.
+    #[error(
+        "expected a time such as 90s, 5m or 1h 30m, or a plain number of {unit}, found `{text}`"
+    )]
+    Form {
+        /// Unit of plain numbers.
+        unit: &'static str,
+        /// The text.
+        text: String,
+    },
+    /// A part of a unit where whole ones are expected.
+    #[error("expected whole {unit}, found `{text}`")]
+    Part {
+        /// The unit.
+        unit: &'static str,
+        /// The text.
+        text: String,
+    },
+    /// More than 64 bits count.
+    #[error("expected a shorter time, found `{0}`")]
+    TooLong(String),
+}
+
 /// Parses `90s`, `1h 30m`, `500ms`, `2days`, or seconds as `90` or `0.5`.
 ///
 /// # Errors
 ///
-/// Returns the expected form and the text.
-pub fn parse(text: &str) -> Result<Duration, String> {
+/// Fails for other forms.
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
     parse_in(text, 1000, "seconds")
 }
 
@@ -28,25 +55,24 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 ///
-/// Returns the expected form and the text.
-pub fn parse_seconds(text: &str) -> Result<u64, String> {
+/// Fails for other forms.
+pub fn parse_seconds(text: &str) -> Result<u64, DurationError> {
     whole(text, 1000, "seconds")
 }
 
-fn parse_milliseconds(text: &str) -> Result<u64, String> {
+fn parse_milliseconds(text: &str) -> Result<u64, DurationError> {
     whole(text, 1, "milliseconds")
 }
 
-fn parse_hours(text: &str) -> Result<u64, String> {
+fn parse_hours(text: &str) -> Result<u64, DurationError> {
     whole(text, 3_600_000, "hours")
 }
 
 /// Parses a duration. A plain number counts units of `unit_ms` milliseconds.
-fn parse_in(text: &str, unit_ms: u64, unit: &str) -> Result<Duration, String> {
-    let refused = || {
-        format!(
-            "expected a time such as 90s, 5m or 1h 30m, or a plain number of {unit}, found `{text}`"
-        )
+fn parse_in(text: &str, unit_ms: u64, unit: &'static str) -> Result<Duration, DurationError> {
+    let refused = || DurationError::Form {
+        unit,
+        text: text.to_owned(),
     };
     let trimmed = text.trim();
     if let Ok(number) = trimmed.parse::<u64>() {
@@ -61,13 +87,14 @@ fn parse_in(text: &str, unit_ms: u64, unit: &str) -> Result<Duration, String> {
     humantime::parse_duration(trimmed).map_err(|_| refused())
 }
 
-fn whole(text: &str, unit_ms: u64, unit: &str) -> Result<u64, String> {
+fn whole(text: &str, unit_ms: u64, unit: &'static str) -> Result<u64, DurationError> {
     let nanos = parse_in(text, unit_ms, unit)?.as_nanos();
     let unit_ns = u128::from(unit_ms) * 1_000_000;
     if !nanos.is_multiple_of(unit_ns) {
-        return Err(format!("expected whole {unit}, found `{text}`"));
+        let text = text.to_owned();
+        return Err(DurationError::Part { unit, text });
     }
-    u64::try_from(nanos / unit_ns).map_err(|_| format!("expected a shorter time, found `{text}`"))
+    u64::try_from(nanos / unit_ns).map_err(|_| DurationError::TooLong(text.to_owned()))
 }
 
 /// Formats milliseconds exactly, in the largest unit that divides them: `90s`, `2m`, `500ms`.
@@ -198,12 +225,12 @@ mod tests {
             ".",
             "99999999999999999999",
         ] {
-            let error = parse(text).unwrap_err();
+            let error = parse(text).unwrap_err().to_string();
             assert!(error.starts_with("expected a time such as 90s"), "{error}");
         }
-        let part = parse_seconds("500ms").unwrap_err();
+        let part = parse_seconds("500ms").unwrap_err().to_string();
         assert_eq!(part, "expected whole seconds, found `500ms`");
-        let part = parse_hours("90m").unwrap_err();
+        let part = parse_hours("90m").unwrap_err().to_string();
         assert_eq!(part, "expected whole hours, found `90m`");
     }
 

@@ -5,23 +5,24 @@ use std::fmt;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
 /// Reads a number written as an integer, or as a text for `parse`.
-pub(crate) fn deserialize<'de, D>(
+pub(crate) fn deserialize<'de, D, P>(
     deserializer: D,
     expecting: &'static str,
-    parse: fn(&str) -> Result<u64, String>,
+    parse: fn(&str) -> Result<u64, P>,
 ) -> Result<u64, D::Error>
 where
     D: Deserializer<'de>,
+    P: fmt::Display,
 {
     deserializer.deserialize_any(Number { expecting, parse })
 }
 
-struct Number {
+struct Number<P> {
     expecting: &'static str,
-    parse: fn(&str) -> Result<u64, String>,
+    parse: fn(&str) -> Result<u64, P>,
 }
 
-impl Visitor<'_> for Number {
+impl<P: fmt::Display> Visitor<'_> for Number<P> {
     type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

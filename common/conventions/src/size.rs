@@ -9,22 +9,31 @@ const EXPECTING: &str = "a size in bytes, such as 4096 or `8GiB`";
 /// Units that a size is written in, each 1024 times the one before.
 const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
 
+/// The reason that a text is no size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SizeError {
+    /// Another unit.
+    #[error("expected a size in K, M, G or T (powers of 1024), such as 8GiB, found `{0}`")]
+    Unit(String),
+    /// Another number than one of whole bytes.
+    #[error("expected a size such as 8GiB, 512M or 4096, found `{0}`")]
+    Number(String),
+}
+
 /// Parses `8GiB`, `8Gi`, `512M`, `1.5g` or `4096`: bytes, or powers of 1024 of them.
 ///
 /// # Errors
 ///
-/// Returns the expected form and the text. `8GB` is refused: to some it is 7% less than `8GiB`.
-pub fn parse(text: &str) -> Result<u64, String> {
+/// Fails for other forms. `8GB` is refused: to some it is 7% less than `8GiB`.
+pub fn parse(text: &str) -> Result<u64, SizeError> {
     let trimmed = text.trim();
     let end = trimmed
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(end);
-    let factor = factor(unit.trim_start()).ok_or_else(|| {
-        format!("expected a size in K, M, G or T (powers of 1024), such as 8GiB, found `{text}`")
-    })?;
-    exact(number, factor)
-        .ok_or_else(|| format!("expected a size such as 8GiB, 512M or 4096, found `{text}`"))
+    let factor = factor(unit.trim_start()).ok_or_else(|| SizeError::Unit(text.to_owned()))?;
+    exact(number, factor).ok_or_else(|| SizeError::Number(text.to_owned()))
 }
 
 /// Formats a size exactly, in the largest unit that divides it: `8GiB`, `1000`.
@@ -146,7 +155,7 @@ mod tests {
             "99999999999T",
             "1e3",
         ] {
-            let error = parse(text).unwrap_err();
+            let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("expected a size"), "{error}");
             assert!(error.ends_with(&format!("found `{text}`")), "{error}");
         }

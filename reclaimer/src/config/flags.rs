@@ -48,14 +48,19 @@ pub struct ConfigFlags {
 /// Name of a store given as a directory alone.
 const DEFAULT_NAME: &str = "default";
 
+/// A store without a directory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a directory, or NAME=DIR")]
+struct NoDirectory;
+
 /// Parses `NAME=DIR`, or `DIR` as the command `tetris` takes it. A name has no slash.
-fn parse_store(text: &str) -> Result<StoreConfig, String> {
+fn parse_store(text: &str) -> Result<StoreConfig, NoDirectory> {
     let named = text.split_once('=');
     let (name, path) = named
         .filter(|(name, _)| !name.contains('/'))
         .unwrap_or((DEFAULT_NAME, text));
     if path.is_empty() {
-        return Err("expected a directory, or NAME=DIR".to_owned());
+        return Err(NoDirectory);
     }
     Ok(StoreConfig {
         name: name.to_owned(),
@@ -104,7 +109,7 @@ mod tests {
             of("default", "/run/tetris/store")
         );
         assert_eq!(parsed("/run/a=b"), of("default", "/run/a=b"));
-        let refused: Result<_, String> = parsed("a=");
+        let refused: Result<_, NoDirectory> = parsed("a=");
         assert!(refused.is_err());
         assert!(parsed("").is_err());
     }

@@ -1,12 +1,11 @@
 //! Entries of `/proc/thread-self/mountinfo` (proc_pid_mountinfo(5)).
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, statx};
+use tetris_store_layout::unescaped_path;
 
 /// Of the thread, not of the process: a thread can be in its own mount namespace.
 const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
@@ -41,8 +40,8 @@ impl MountEntry {
         let id = text(fields.next()?).parse().ok()?;
         let _parent = fields.next()?;
         let device = text(fields.next()?);
-        let root = path(fields.next()?);
-        let mount_point = path(fields.next()?);
+        let root = unescaped_path(fields.next()?);
+        let mount_point = unescaped_path(fields.next()?);
         let options = list(fields.next()?);
         let optional = fields.by_ref().take_while(|field| *field != b"-");
         // All are read, so that the next field is the one after the separator.
@@ -147,23 +146,4 @@ fn list(field: &[u8]) -> Vec<String> {
         *byte == b',' && !quoted
     });
     options.map(text).collect()
-}
-
-/// Space, tab, newline and backslash are written as three octal digits.
-fn path(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, after)) = rest.split_first() {
-        let escaped = (byte == b'\\').then(|| octal(after)).flatten();
-        let (byte, after) = escaped.unwrap_or((byte, after));
-        bytes.push(byte);
-        rest = after;
-    }
-    PathBuf::from(OsString::from_vec(bytes))
-}
-
-fn octal(bytes: &[u8]) -> Option<(u8, &[u8])> {
-    let (digits, rest) = bytes.split_at_checked(3)?;
-    let value = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()?;
-    Some((value, rest))
 }

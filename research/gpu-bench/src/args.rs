@@ -63,21 +63,21 @@ pub struct GpuBenchArgs {
 
 /// Parses the model's length. The smallest model has one granule of the mirror.
 fn model_bytes(text: &str) -> Result<u64, String> {
-    let bytes = size::parse(text)?;
+    let bytes = size::parse(text).map_err(|error| error.to_string())?;
     let fits = (2 << 20..=1 << 40).contains(&bytes);
     fits.then_some(bytes)
         .ok_or_else(|| format!("expected 2MiB to 1TiB, found `{text}`"))
 }
 
 fn some_bytes(text: &str) -> Result<u64, String> {
-    let bytes = size::parse(text)?;
+    let bytes = size::parse(text).map_err(|error| error.to_string())?;
     (bytes > 0)
         .then_some(bytes)
         .ok_or_else(|| format!("expected at least 1 byte, found `{text}`"))
 }
 
 fn chunk_bytes(text: &str) -> Result<u64, String> {
-    let bytes = size::parse(text)?;
+    let bytes = size::parse(text).map_err(|error| error.to_string())?;
     let fits = bytes > 0 && bytes.is_multiple_of(2 << 20) && bytes <= 16 << 30;
     fits.then_some(bytes)
         .ok_or_else(|| format!("expected a multiple of 2MiB, at most 16GiB, found `{text}`"))

@@ -181,7 +181,7 @@ pub enum Budget {
 }
 
 impl Budget {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, tetris_conventions::size::SizeError> {
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),

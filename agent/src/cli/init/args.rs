@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use tetris_conventions::size::SizeError;
+
 use super::mount::Huge;
 use crate::cli::error::{Error, Result};
 use crate::cli::exit::Code;
@@ -53,8 +55,19 @@ pub(super) enum Size {
     Percent(u64),
 }
 
+/// The reason that a text is no size of a store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SizeOfStoreError {
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    #[error("expected 1% to 100%, found `{0}`")]
+    Percent(String),
+    #[error("expected at least 2MiB, found `{0}`")]
+    TooSmall(String),
+}
+
 impl FromStr for Size {
-    type Err = String;
+    type Err = SizeOfStoreError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(percent) = text.trim().strip_suffix('%') {
@@ -62,11 +75,11 @@ impl FromStr for Size {
             return percent
                 .filter(|percent| (1..=100).contains(percent))
                 .map(Self::Percent)
-                .ok_or_else(|| format!("expected 1% to 100%, found `{text}`"));
+                .ok_or_else(|| SizeOfStoreError::Percent(text.to_owned()));
         }
         let Bytes(bytes) = text.parse()?;
         if bytes < HUGE_PAGE {
-            return Err(format!("expected at least 2MiB, found `{text}`"));
+            return Err(SizeOfStoreError::TooSmall(text.to_owned()));
         }
         Ok(Self::Bytes(bytes))
     }
@@ -85,10 +98,15 @@ impl Size {
     }
 }
 
-fn parse_mode(text: &str) -> Result<u32, String> {
+/// A text that is no mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected an octal mode from 0700 to 0777, found `{0}`")]
+struct ModeError(String);
+
+fn parse_mode(text: &str) -> Result<u32, ModeError> {
     let mode = u32::from_str_radix(text, 8).ok();
     mode.filter(|mode| mode & !0o777 == 0 && mode & 0o700 == 0o700)
-        .ok_or_else(|| format!("expected an octal mode from 0700 to 0777, found `{text}`"))
+        .ok_or_else(|| ModeError(text.to_owned()))
 }
 
 /// Size of the machine's memory in bytes.

@@ -1,11 +1,10 @@
 //! Mounting a tmpfs for a store.
 
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
-use tetris_store_layout::IoError;
+use tetris_store_layout::{IoError, unescaped_path};
 
 /// The kernel's list of mounts.
 const TABLE: &str = "/proc/self/mountinfo";
@@ -158,34 +157,11 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
     let list = |field: &[u8]| text(field).split(',').map(str::to_owned).collect();
     Some(Mount {
-        point: PathBuf::from(std::ffi::OsString::from_vec(unescape(fields.get(4)?))),
+        point: unescaped_path(fields.get(4)?),
         flags: list(fields.get(5)?),
         kind: text(fields.get(separator + 1)?),
         options: list(fields.get(separator + 3)?),
     })
-}
-
-/// Undoes the octal escapes for blanks and backslashes.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let code = tail.get(..3).and_then(|digits| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(digits, 8).ok()
-        });
-        match code {
-            Some(code) if byte == b'\\' => {
-                out.push(code);
-                rest = &tail[3..];
-            }
-            _ => {
-                out.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    out
 }
 
 #[cfg(test)]

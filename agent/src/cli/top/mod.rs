@@ -12,6 +12,7 @@ use clap::Args;
 use serde_json::Value;
 use tetris_agent::Store;
 use tetris_agent::store_location::{MOUNT_POINT, SHM_DIR, StoreLocation};
+use tetris_conventions::duration::{self, DurationError};
 
 use self::frame::Frame;
 use self::screen::Screen;
@@ -34,11 +35,20 @@ pub(crate) struct TopArgs {
     once: bool,
 }
 
+/// The reason that a text is no interval.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum IntervalError {
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+    #[error("expected at least 100ms, found `{0}`")]
+    TooShort(String),
+}
+
 /// A time that is long enough to look again.
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    let interval = tetris_conventions::duration::parse(text)?;
+fn parse_interval(text: &str) -> Result<Duration, IntervalError> {
+    let interval = duration::parse(text)?;
     if interval < SHORTEST {
-        return Err(format!("expected at least 100ms, found `{text}`"));
+        return Err(IntervalError::TooShort(text.to_owned()));
     }
     Ok(interval)
 }

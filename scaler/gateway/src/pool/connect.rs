@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use super::RequestBody;
+use super::error::ConnectError;
 use crate::bounded_reads::BoundedReads;
 
 /// Largest head of a response, in bytes.
@@ -17,19 +18,21 @@ const HEADERS: u32 = 64 << 10;
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-pub(super) async fn http1(address: SocketAddr) -> Result<http1::SendRequest<RequestBody>, String> {
+pub(super) async fn http1(
+    address: SocketAddr,
+) -> Result<http1::SendRequest<RequestBody>, ConnectError> {
     let stream = stream(address).await?;
     let handshake = http1::Builder::new()
         .max_buf_size(HEAD)
         .handshake(TokioIo::new(stream));
-    let (mut sender, connection) = handshake.await.map_err(|error| error.to_string())?;
+    let (mut sender, connection) = handshake.await?;
     tokio::spawn(async move {
         // Requests that were on their way get the error, too.
         if let Err(error) = connection.await {
             tracing::debug!(%address, "connection to an instance: {error}");
         }
     });
-    sender.ready().await.map_err(|error| error.to_string())?;
+    sender.ready().await?;
     Ok(sender)
 }
 
@@ -37,7 +40,7 @@ pub(super) async fn http1(address: SocketAddr) -> Result<http1::SendRequest<Requ
 pub(super) async fn http2(
     address: SocketAddr,
     runtime: Option<&Handle>,
-) -> Result<http2::SendRequest<RequestBody>, String> {
+) -> Result<http2::SendRequest<RequestBody>, ConnectError> {
     let connecting = async move {
         let stream = stream(address).await?;
         let handshake = http2::Builder::new(TokioExecutor::new())
@@ -45,7 +48,7 @@ pub(super) async fn http2(
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADERS)
             .handshake(TokioIo::new(BoundedReads::new(stream)));
-        let (sender, connection) = handshake.await.map_err(|error| error.to_string())?;
+        let (sender, connection) = handshake.await?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%address, "connection to an instance: {error}");
@@ -55,20 +58,13 @@ pub(super) async fn http2(
     };
     match runtime {
         // The socket belongs to the runtime in which it is made.
-        Some(runtime) => runtime
-            .spawn(connecting)
-            .await
-            .map_err(|error| error.to_string())?,
+        Some(runtime) => runtime.spawn(connecting).await?,
         None => connecting.await,
     }
 }
 
-async fn stream(address: SocketAddr) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect(address)
-        .await
-        .map_err(|error| error.to_string())?;
-    stream
-        .set_nodelay(true)
-        .map_err(|error| error.to_string())?;
+async fn stream(address: SocketAddr) -> Result<TcpStream, ConnectError> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
     Ok(stream)
 }

@@ -24,7 +24,7 @@ use hyper::{Request, Response};
 
 use tokio::runtime::Handle;
 
-pub use error::SendError;
+pub use error::{ConnectError, SendError};
 use idle::Idle;
 
 /// Number of threads with idle their own connections; more threads share them.
@@ -119,7 +119,7 @@ impl Pool {
     }
 
     /// The HTTP/2 connection, once it takes a request.
-    async fn http2_connection(&self) -> Result<http2::SendRequest<RequestBody>, String> {
+    async fn http2_connection(&self) -> Result<http2::SendRequest<RequestBody>, ConnectError> {
         let mut connection = {
             let mut known = self.http2.lock().await;
             match known.as_ref().filter(|entry| !entry.is_closed()) {
@@ -129,8 +129,7 @@ impl Pool {
                     .clone(),
             }
         };
-        let ready = connection.ready().await;
-        ready.map_err(|error| error.to_string())?;
+        connection.ready().await?;
         Ok(connection)
     }
 
@@ -163,9 +162,11 @@ impl Pool {
     }
 }
 
-async fn limited<T>(connecting: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+async fn limited<T>(
+    connecting: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
     let connected = tokio::time::timeout(CONNECT, connecting).await;
-    connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECT:?}")))
+    connected.unwrap_or(Err(ConnectError::TimedOut(CONNECT)))
 }
 
 /// The error of a request on a new connection.
@@ -173,7 +174,7 @@ fn failed(mut error: TrySendError<Request<RequestBody>>) -> SendError {
     match error.take_message() {
         Some(request) => SendError::NotSent {
             request: Box::new(request),
-            problem: error.into_error().to_string(),
+            problem: error.into_error().into(),
         },
         None => SendError::Broken(error.into_error()),
     }

@@ -1,15 +1,17 @@
 //! Answers of the gateway's own, in the form that the client's protocol has for errors.
 
-use std::fmt::Write as _;
-
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Request, Response, StatusCode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::json;
 
 use super::{ResponseBody, is_grpc};
 use crate::function_name::FunctionName;
 use crate::problem::Problem;
 use crate::refusal::Refusal;
+
+/// Bytes of a message that gRPC has encoded, besides those that are not ASCII.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Returns the problem of a request that got no instance.
 pub(crate) fn refused(function: &FunctionName, refusal: &Refusal) -> Problem {
@@ -109,7 +111,9 @@ fn grpc(problem: &Problem) -> Response<ResponseBody> {
         "grpc-status",
         HeaderValue::from_static(grpc_status(problem.status)),
     );
-    if let Ok(message) = HeaderValue::try_from(percent_encoded(&problem.message)) {
+    if let Ok(message) =
+        HeaderValue::try_from(utf8_percent_encode(&problem.message, ENCODED).to_string())
+    {
         headers.insert("grpc-message", message);
     }
     response
@@ -126,20 +130,6 @@ pub(crate) fn grpc_status(status: StatusCode) -> &'static str {
         StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => "4",
         _ => "14",
     }
-}
-
-/// Encodes all but printable ASCII, and `%`.
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if (b' '..=b'~').contains(&byte) && byte != b'%' {
-            encoded.push(byte.into());
-        } else {
-            // Writing to a text cannot fail.
-            let _written = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use crate::function::{Function, Grant};
 use crate::memory::Memory;
 use crate::metrics::{Arrival, Dispatch, Metrics, RequestOutcome};
 use crate::normal_path::normalise;
-use crate::pool::{RequestBody, SendError};
+use crate::pool::{ConnectError, RequestBody, SendError};
 use crate::problem::{Problem, shortened};
 use crate::routes::{Routes, Target};
 use crate::traces;
@@ -367,7 +367,7 @@ impl Proxy {
 }
 
 /// The answer when no instance could be reached.
-fn unreachable(problem: &str) -> Problem {
+fn unreachable(problem: &ConnectError) -> Problem {
     let problem = format!("{ATTEMPTS} instances could not be reached, the last one: {problem}");
     Problem::unavailable("unreachable", problem, Duration::from_secs(1))
 }
