@@ -36,13 +36,14 @@ pub const RENDERED: [(&str, &str); 26] = [
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 14] = [
+pub const INSTALLS: [&str; 15] = [
     "node",
     "webhook",
     "scaler",
     "extender",
     "gateway",
     "endpoint-picker",
+    "traces",
     "dedicated",
     "gpu",
     "development",
@@ -57,18 +58,19 @@ pub const INSTALLS: [&str; 14] = [
 pub const WITH_WEBHOOK: [&str; 3] = ["webhook", "cluster-older", "cluster-webhook"];
 
 /// Those of them that install the scaler.
-pub const WITH_SCALER: [&str; 7] = [
+pub const WITH_SCALER: [&str; 8] = [
     "scaler",
     "extender",
     "gateway",
     "endpoint-picker",
+    "traces",
     "cluster-scaler",
     "cluster-gateway",
     "cluster-older",
 ];
 
 /// Those of them that install the gateway.
-pub const WITH_GATEWAY: [&str; 3] = ["gateway", "endpoint-picker", "cluster-gateway"];
+pub const WITH_GATEWAY: [&str; 4] = ["gateway", "endpoint-picker", "traces", "cluster-gateway"];
 
 /// Those whose pods any namespace may have (Pod Security "restricted").
 pub const RESTRICTED: [&str; 7] = [

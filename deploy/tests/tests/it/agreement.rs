@@ -119,8 +119,17 @@ fn pods_have_the_store_where_agents_look_for_it() {
 }
 
 fn selects(selector: &Value, labels: &Value) -> bool {
+    if let Some(values) = values(selector) {
+        let label = text(&selector["matchExpressions"][0]["key"]);
+        return values.contains(&labels[label]);
+    }
     let wanted = pairs(&selector["matchLabels"]);
     !wanted.is_empty() && wanted.iter().all(|pair| pairs(labels).contains(pair))
+}
+
+/// Values of a label that a selector lists.
+fn values(selector: &Value) -> Option<&Vec<Value>> {
+    selector["matchExpressions"][0]["values"].as_array()
 }
 
 #[test]
@@ -150,7 +159,9 @@ fn selectors_match_the_labels_of_their_pods() {
                     .iter()
                     .filter(|pods| selects(selector, &pods.metadata["labels"]))
                     .count();
-                assert_eq!(selected, 1, "{name}: {kind} {}", object["metadata"]["name"]);
+                let expected = values(selector).map_or(1, Vec::len);
+                let found = &object["metadata"]["name"];
+                assert_eq!(selected, expected, "{name}: {kind} {found}");
             }
         }
     }

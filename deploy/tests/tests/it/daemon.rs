@@ -64,8 +64,12 @@ impl<'a> Process<'a> {
                 .into_iter()
                 .map(str::to_owned),
         );
-        // What has a value in the manifest is for others, such as NVIDIA's runtime.
-        let for_it = |variable: &&Value| variable["value"].is_null();
+        // What has a value in the manifest is for others, such as NVIDIA's runtime. A ConfigMap that may be absent, as that of
+        // traces, is not there.
+        let for_it = |variable: &&Value| {
+            let of_file = &variable["valueFrom"]["configMapKeyRef"];
+            variable["value"].is_null() && of_file["optional"] != true
+        };
         for variable in list(&self.container["env"]).iter().filter(for_it) {
             let flag = flag_of(&definition, &all[1], text(&variable["name"]));
             all.extend([format!("--{flag}"), self.value(variable)]);
