@@ -224,7 +224,8 @@ fn first_byte(server: &TcpListener, container: &Container) -> u8 {
 fn folder() -> tempfile::TempDir {
     let below = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tmp"));
     std::fs::create_dir_all(below).unwrap();
-    tempfile::tempdir_in(below).unwrap()
+    // A container sees it under the same path.
+    tempfile::tempdir_in(below.canonicalize().unwrap()).unwrap()
 }
 
 fn images() -> PathBuf {
