@@ -10,7 +10,7 @@ use crate::function_name::FunctionName;
 use crate::problem::Problem;
 use crate::refusal::Refusal;
 
-/// Bytes of a message that gRPC has encoded, besides those that are not ASCII.
+/// ASCII bytes of a message that gRPC has encoded.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Returns the problem of a request that got no instance.
