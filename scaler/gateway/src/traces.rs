@@ -7,8 +7,9 @@ use hyper::Request;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::Context;
 use opentelemetry::propagation::TextMapPropagator as _;
-use opentelemetry::trace::TraceState;
-use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId};
+use opentelemetry::trace::{
+    SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
+};
 use opentelemetry_http::{HeaderExtractor, HeaderInjector};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tetris_service_kit::traces::OpenTelemetrySpanExt as _;
@@ -45,20 +46,28 @@ pub(crate) fn span<B>(request: &Request<B>) -> Span {
 
 /// Adds the instance of a request to its span.
 pub(crate) fn granted(span: &Span, instance: &str, waited: Duration) {
-    if !span.is_disabled() {
-        span.record("instance", instance);
-        span.record("wait_us", micros(waited));
+    span.record("instance", instance);
+    span.record("wait_us", micros(waited));
+}
+
+/// Returns true if the sampler leaves out the span's trace.
+pub(crate) fn is_left_out(span: &Span) -> bool {
+    let recorded = recorded(span);
+    recorded.is_valid() && !recorded.is_sampled()
+}
+
+/// The span as a collector knows it; invalid without one.
+fn recorded(span: &Span) -> SpanContext {
+    if span.is_disabled() {
+        return SpanContext::NONE;
     }
+    span.context().span().span_context().clone()
 }
 
 /// Puts the gateway's span in the place of the client's, and returns the trace's identifier. An unrecorded span has an
 /// identifier all the same, by which an instance's spans belong together.
 pub(crate) fn pass_on(headers: &mut HeaderMap, span: &Span) -> TraceId {
-    let recorded = if span.is_disabled() {
-        SpanContext::NONE
-    } else {
-        span.context().span().span_context().clone()
-    };
+    let recorded = recorded(span);
     let passed_on = if recorded.is_valid() {
         recorded
     } else {

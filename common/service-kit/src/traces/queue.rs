@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use opentelemetry::Context;
-use opentelemetry::{KeyValue, Value};
+use opentelemetry::{Context, KeyValue, Value};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -96,29 +95,19 @@ impl Spans {
 
     /// Spans that wait now, `most` at most.
     pub(super) fn take(&mut self, most: usize) -> Vec<SpanData> {
-        let receiver = &mut self.receiver;
+        let (receiver, counts) = (&mut self.receiver, &self.counts);
         let waiting = std::iter::from_fn(|| receiver.try_recv().ok());
-        let batch: Vec<_> = self
-            .first
-            .take()
-            .into_iter()
-            .chain(waiting)
-            .take(most)
-            .collect();
-        batch
-            .into_iter()
-            .map(|waiting| self.taken(waiting))
-            .collect()
+        let batch = self.first.take().into_iter().chain(waiting).take(most);
+        let spans = batch.map(|(span, bytes)| {
+            counts.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            span
+        });
+        spans.collect()
     }
 
     /// Number of spans that found no place since the last call.
     pub(super) fn lost(&self) -> u64 {
         self.counts.lost.swap(0, Ordering::Relaxed)
-    }
-
-    fn taken(&self, (span, bytes): (SpanData, usize)) -> SpanData {
-        self.counts.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        span
     }
 }
 

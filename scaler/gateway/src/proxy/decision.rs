@@ -1,16 +1,20 @@
 //! Events about what a dispatch decided.
 
+use tracing::Span;
+
 use crate::candidate::Candidate;
 use crate::clock::micros;
 use crate::function::{Function, Grant};
+use crate::traces::is_left_out;
 
 /// Largest number of candidates that an event names.
 const SHOWN: usize = 16;
 
 /// Servers of a function as they are before a dispatch, at most [`SHOWN`], for the event that says what it decided. Nothing
-/// without a subscriber at level `debug`.
-pub(crate) fn candidates(function: &Function) -> Option<String> {
-    tracing::enabled!(tracing::Level::DEBUG).then(|| {
+/// without a subscriber at level `debug`, or if the trace of the request's `span` is left out.
+pub(crate) fn candidates(function: &Function, span: &Span) -> Option<String> {
+    let is_shown = tracing::enabled!(tracing::Level::DEBUG) && !is_left_out(span);
+    is_shown.then(|| {
         let all = function.candidates();
         let shown = all.iter().take(SHOWN).map(Candidate::to_string);
         let shown = shown.collect::<Vec<_>>().join(", ");

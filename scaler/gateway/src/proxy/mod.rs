@@ -218,7 +218,7 @@ impl Proxy {
         };
         let wait = wait_of(&parts)?;
         arrival.admitted();
-        let candidates = decision::candidates(function);
+        let candidates = decision::candidates(function, entry.span());
         let granted = function.acquire(wait).await;
         let grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
         decision::dispatched(candidates.as_deref(), &grant);
