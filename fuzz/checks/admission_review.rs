@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use tetris_webhook::inject::{InjectionOutcome, MAX_WARNINGS, Options, Scope, WARNING_CHARS};
 use tetris_webhook::review::review;
 
-/// First byte of an input: pods that are labeled themselves, or those of a labeled namespace.
+/// First byte of an input: pods that are labeled themselves, those of a labeled namespace, or those that name their model.
 pub const POD: u8 = 0;
 pub const NAMESPACE: u8 = 1;
+pub const PLACEMENT: u8 = 2;
 
 /// Answers a request. Returns the outcome for its pod, or the reason there is no answer.
 ///
@@ -20,10 +21,10 @@ pub fn check(input: &[u8]) -> Result<InjectionOutcome, String> {
     let Some((scope, body)) = input.split_first() else {
         return Err("no scope".to_owned());
     };
-    let scope = if scope % 2 == NAMESPACE {
-        Scope::Namespace
-    } else {
-        Scope::Pod
+    let scope = match scope % 3 {
+        NAMESPACE => Scope::Namespace,
+        PLACEMENT => Scope::Placement,
+        _ => Scope::Pod,
     };
     let options = Options::default();
     let answered = review(body, scope, &options).map_err(|error| error.to_string())?;

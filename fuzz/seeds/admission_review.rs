@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::admission_review::{NAMESPACE, POD, request};
+use crate::admission_review::{NAMESPACE, PLACEMENT, POD, request};
 
 /// Name and content of every seed.
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
@@ -37,6 +37,10 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             "volumes": [{"name": "x", "csi": {"driver": "csi.tetris.dev", "readOnly": true}}],
         },
     });
+    let named = json!({
+        "metadata": {"name": "p", "annotations": {"tetris.dev/profile": "m"}},
+        "spec": {"containers": [{"name": "a"}], "schedulingGates": [{"name": "example.com/other"}]},
+    });
     let mut other = request(&asks(plain()));
     other["request"]["operation"] = json!("UPDATE");
     let mut version = request(&asks(plain()));
@@ -49,6 +53,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("valid-labeled", of(POD, &request(&asks(plain())))),
         ("valid-namespace", of(NAMESPACE, &request(&plain()))),
+        ("valid-placement", of(PLACEMENT, &request(&named))),
         ("valid-not-asked", of(POD, &request(&plain()))),
         ("valid-wishes", of(POD, &request(&asks(wishes.clone())))),
         ("valid-name-taken", of(POD, &request(&asks(taken)))),

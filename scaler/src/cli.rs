@@ -120,9 +120,6 @@ pub struct Run {
     /// Address of KEDA's external scaler, over gRPC
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:9462")]
     pub keda_listen: SocketAddr,
-    /// Address of the scheduler extender, over HTTP without authentication, such as 0.0.0.0:9463; without it, none is served
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub extender_listen: Option<SocketAddr>,
     /// Namespace of the lease and of the service account
     #[arg(
         long,

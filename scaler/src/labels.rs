@@ -4,7 +4,7 @@
 pub const FUNCTION: &str = "tetris.dev/function";
 /// On Deployments and pods: name of the configuration.
 pub const CONFIGURATION: &str = "tetris.dev/configuration";
-/// On pods that are no instances: name of a ModelProfile that a function of the namespace uses.
+/// Annotation of pods of other owners: name of a ModelProfile that a function of the namespace uses.
 pub const PROFILE: &str = "tetris.dev/profile";
 /// On Deployments: hash of the template without the preferred nodes.
 pub const TEMPLATE_HASH: &str = "tetris.dev/template-hash";

@@ -1,5 +1,4 @@
-//! Scaler of Tetris: operator, profiler, plans from files, KEDA external scaler and scheduler
-//! extender.
+//! Scaler of Tetris: operator, profiler, plans from files and KEDA external scaler.
 
 #![forbid(unsafe_code)]
 #![deny(
@@ -10,7 +9,6 @@
 )]
 
 pub mod cli;
-pub mod extender;
 pub mod gates;
 pub mod gateways;
 pub mod keda;

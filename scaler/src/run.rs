@@ -6,17 +6,15 @@ use std::time::Duration;
 use kube::config::InferConfigError;
 use kube::{Client, Config};
 use tetris_conventions::cgroup::memory_limit;
-use tetris_scaler_core::{InventoryLimits, Settings, Spread};
+use tetris_scaler_core::{InventoryLimits, Settings};
 use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
 use tetris_service_kit::shutdown::{signals, until};
 use tetris_service_kit::tls_roots::{RootsError, roots_for};
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::cli::Run;
-use crate::extender::{self, ExtenderLimits};
 use crate::gateways::GatewayClient;
 use crate::keda::{self, KedaLimits};
 use crate::lease::{Elector, LeaseError, Names, Timing};
@@ -25,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::nodes::{PollOptions, Poller, Tokens};
 use crate::operator::run::{Operator, Options};
 use crate::pages::{self, Pages};
-use crate::state::{Snapshot, published};
+use crate::state::published;
 
 /// Timeout for connecting to the API server. There is no read timeout, as watches are silent for
 /// long.
@@ -106,13 +104,7 @@ pub async fn run_with(
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let listener = listen("listen", args.listen).await?;
-    let readers = Readers {
-        keda: listen("keda-listen", args.keda_listen).await?,
-        extender: match args.extender_listen {
-            Some(address) => Some(listen("extender-listen", address).await?),
-            None => None,
-        },
-    };
+    let keda_listener = listen("keda-listen", args.keda_listen).await?;
     let (sender, snapshots) = published();
     let metrics = Arc::new(Metrics::new(snapshots.clone()));
     let elector = elector(args, client.clone())?;
@@ -140,6 +132,13 @@ pub async fn run_with(
     let poller = Poller::try_new(PollOptions::default(), limits, tokens)?;
     let (stopping, stopped) = watch::channel(false);
     let leading = Box::pin(lead(operator, elector, poller, &metrics, &stopping));
+    let keda_stop = until(stopped.clone());
+    let serve_keda = async {
+        let served = keda::serve(keda_listener, snapshots, KedaLimits::default(), keda_stop);
+        if let Err(error) = served.await {
+            tracing::error!("KEDA external scaler: {error}");
+        }
+    };
     let farewell = async {
         tokio::select! {
             () = stop => tracing::info!("stopping"),
@@ -156,7 +155,7 @@ pub async fn run_with(
             ConnectionLimits::default(),
             until(stopped.clone())
         ),
-        readers.serve(snapshots, stopped.clone()),
+        serve_keda,
         farewell,
     );
     Ok(())
@@ -191,41 +190,6 @@ async fn lead(
     tokio::join!(acting, electing);
     if let Err(error) = elector.release().await {
         tracing::warn!("{error}; another replica takes over when the lease expires");
-    }
-}
-
-/// Servers that read the decisions: KEDA's external scaler and the scheduler extender.
-struct Readers {
-    keda: TcpListener,
-    /// None where the scheduler does not ask.
-    extender: Option<TcpListener>,
-}
-
-impl Readers {
-    async fn serve(
-        self,
-        snapshots: watch::Receiver<Arc<Snapshot>>,
-        stopped: watch::Receiver<bool>,
-    ) {
-        let router = extender::router(
-            snapshots.clone(),
-            Spread::default(),
-            ExtenderLimits::default(),
-        );
-        let stop = until(stopped.clone());
-        let extender = async {
-            if let Some(listener) = self.extender {
-                let limits = ConnectionLimits::default();
-                serve(listener, Plain, router, limits, until(stopped)).await;
-            }
-        };
-        let (keda, ()) = tokio::join!(
-            keda::serve(self.keda, snapshots, KedaLimits::default(), stop),
-            extender,
-        );
-        if let Err(error) = keda {
-            tracing::error!("KEDA external scaler: {error}");
-        }
     }
 }
 

@@ -1,12 +1,10 @@
-//! Snapshot of the last decision, for readers: the KEDA scaler and the scheduler extender.
+//! Snapshot of the last decision, for KEDA's external scaler and the metrics.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tetris_scaler_core::{
-    FunctionDecision, FunctionModel, FunctionOutcome, GpuRoom, Inventory, NodeView, Rate,
-};
+use tetris_scaler_core::{FunctionDecision, FunctionModel, FunctionOutcome, Rate};
 use tokio::sync::watch;
 
 use crate::resources::CheckedFunction;
@@ -83,12 +81,6 @@ impl FunctionState {
 pub struct Snapshot {
     /// Functions by namespace and name.
     pub functions: BTreeMap<Key, Arc<FunctionState>>,
-    /// Nodes with their free resources. The decisions' preferences refer to them by index.
-    pub nodes: Arc<[NodeView]>,
-    /// Room on their GPUs beside the instances there.
-    pub gpus: Arc<[Vec<GpuRoom>]>,
-    /// Tensors of the nodes, by the ids of [`stored_object`](crate::resources::stored_object).
-    pub inventory: Arc<Inventory>,
     /// Time of the decision, in milliseconds since the epoch; 0 before the first pass.
     pub decided_ms: u64,
 }

@@ -10,7 +10,7 @@ pub const RENDERED: [(&str, &str); 26] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
-    ("extender", "overlays/extender"),
+    ("placement", "overlays/placement"),
     ("gateway", "overlays/gateway"),
     ("endpoint-picker", "overlays/endpoint-picker"),
     ("traces", "overlays/traces"),
@@ -40,7 +40,7 @@ pub const INSTALLS: [&str; 15] = [
     "node",
     "webhook",
     "scaler",
-    "extender",
+    "placement",
     "gateway",
     "endpoint-picker",
     "traces",
@@ -55,12 +55,12 @@ pub const INSTALLS: [&str; 15] = [
 ];
 
 /// Those of them that install the webhook.
-pub const WITH_WEBHOOK: [&str; 3] = ["webhook", "cluster-older", "cluster-webhook"];
+pub const WITH_WEBHOOK: [&str; 4] = ["webhook", "placement", "cluster-older", "cluster-webhook"];
 
 /// Those of them that install the scaler.
 pub const WITH_SCALER: [&str; 8] = [
     "scaler",
-    "extender",
+    "placement",
     "gateway",
     "endpoint-picker",
     "traces",

@@ -25,15 +25,16 @@ const AT_ONCE: usize = 16;
 /// Wait after an error, for a pod.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// A pod of a function with a closed gate.
+/// A pod with a closed gate: of a function, or one that names its model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Closed(Gate);
 
 impl Closed {
     /// Reads a pod; returns `None` for one without a closed gate.
     pub fn read(pod: &Pod) -> Option<Self> {
-        let of_function = pod.labels().contains_key(labels::FUNCTION);
-        Gate::read(pod).filter(|_| of_function).map(Self)
+        let is_ours = pod.labels().contains_key(labels::FUNCTION)
+            || pod.annotations().contains_key(labels::PROFILE);
+        Gate::read(pod).filter(|_| is_ours).map(Self)
     }
 }
 
@@ -93,7 +94,7 @@ impl Keeper {
         }
         let client = &self.client;
         let each = due.into_iter().map(|(key, gate, waited)| async move {
-            let written = timeout(REQUEST, open(client, &key, &gate, None, None)).await;
+            let written = timeout(REQUEST, open(client, &key, gate.opening(None, None))).await;
             let result = match written {
                 Ok(Ok(opened)) => Ok(opened),
                 Ok(Err(error)) => Err(GatesError::of(key, error)),

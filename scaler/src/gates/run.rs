@@ -14,13 +14,14 @@ use tokio::sync::{Notify, watch};
 
 use super::keeper::{Closed, Keeper};
 use crate::cli::OpenGates;
-use crate::labels;
 use crate::metrics::Metrics;
 use crate::operator::cache::Cache;
 use crate::operator::outage::Outage;
 use crate::pages::{self, Pages};
 use crate::run::{RunError, client};
 
+/// Selects pods without a node. One with an annotation cannot be selected.
+const UNSCHEDULED: &str = "spec.nodeName=";
 /// Maximum number of pods of one answer.
 const PAGE: u32 = 500;
 
@@ -48,7 +49,7 @@ async fn run_with(
     };
     let ready = Arc::clone(&pages.ready);
     let pods = Cache::<Closed>::default();
-    let config = Config::default().page_size(PAGE).labels(labels::FUNCTION);
+    let config = Config::default().page_size(PAGE).fields(UNSCHEDULED);
     let events = watcher(Api::<Pod>::all(client.clone()), config).default_backoff();
     let outage = Outage::new("pods", &metrics);
     let (changed, (stopping, stopped)) = (Notify::new(), watch::channel(false));

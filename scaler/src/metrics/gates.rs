@@ -29,7 +29,7 @@ impl Default for Gates {
 impl Gates {
     #[rustfmt::skip]
     pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("gates_opened", "Scheduling gates opened, by reason: planned node, another node (chosen), no node (unplanned), or timeout", self.opened.clone());
+        registry.register("gates_opened", "Scheduling gates opened, by reason: planned node, another node (chosen), nodes with the model (preferred), no node (unplanned), or timeout", self.opened.clone());
         registry.register_with_unit("gate_wait", "Time for which gates were closed, as this replica saw it", Unit::Seconds, self.waited.clone());
     }
 

@@ -1,6 +1,8 @@
 //! The scheduling gate of a pod, and the node to which its affinity narrows it.
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{
+    NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, PreferredSchedulingTerm,
+};
 use kube::ResourceExt as _;
 use serde_json::{Map, Value, json};
 
@@ -20,6 +22,8 @@ pub struct Gate {
     others: Vec<String>,
     /// Terms of the required node affinity, of which one must match.
     terms: Vec<NodeSelectorTerm>,
+    /// Preferred node affinity.
+    preferred: Vec<PreferredSchedulingTerm>,
 }
 
 impl Gate {
@@ -38,12 +42,47 @@ impl Gate {
             version: pod.resource_version()?,
             others,
             terms: terms(spec).to_vec(),
+            preferred: node_affinity(spec)
+                .and_then(|nodes| {
+                    nodes
+                        .preferred_during_scheduling_ignored_during_execution
+                        .clone()
+                })
+                .unwrap_or_default(),
         })
     }
 
     /// Returns the merge patch that opens the gate of this version of the pod, and narrows it to
     /// `node` and `gpu`, if there are any. The API server takes only additions to the terms of a gated pod.
     pub fn opening(&self, node: Option<&str>, gpu: Option<&str>) -> Value {
+        let required = node.map(|node| {
+            let terms = json!({"nodeSelectorTerms": self.narrowed(node)});
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": terms})
+        });
+        let mut patch = self.patch(required);
+        let metadata = patch.get_mut("metadata").and_then(Value::as_object_mut);
+        if let (Some(gpu), Some(metadata)) = (gpu, metadata) {
+            metadata.insert("annotations".to_owned(), json!({labels::GPU: gpu}));
+        }
+        patch
+    }
+
+    /// Returns the merge patch that opens the gate of this version of the pod, and has it prefer
+    /// `nodes`, each with a weight from 1 to 100.
+    pub fn preferring(&self, nodes: &[(String, i32)]) -> Value {
+        let terms = nodes.iter().map(|(node, weight)| PreferredSchedulingTerm {
+            weight: *weight,
+            preference: NodeSelectorTerm {
+                match_fields: Some(vec![is_named(node)]),
+                match_expressions: None,
+            },
+        });
+        let terms: Vec<_> = self.preferred.iter().cloned().chain(terms).collect();
+        let terms = json!({"preferredDuringSchedulingIgnoredDuringExecution": terms});
+        self.patch((!nodes.is_empty()).then_some(terms))
+    }
+
+    fn patch(&self, node_affinity: Option<Value>) -> Value {
         let others = self.others.iter().map(|name| json!({"name": name}));
         let others: Vec<Value> = others.collect();
         let gates = if others.is_empty() {
@@ -52,16 +91,11 @@ impl Gate {
             others.into()
         };
         let mut spec = Map::from_iter([("schedulingGates".to_owned(), gates)]);
-        if let Some(node) = node {
-            let terms = json!({"nodeSelectorTerms": self.narrowed(node)});
-            let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
-            spec.insert("affinity".to_owned(), json!({"nodeAffinity": required}));
+        if let Some(node_affinity) = node_affinity {
+            let affinity = json!({"nodeAffinity": node_affinity});
+            spec.insert("affinity".to_owned(), affinity);
         }
-        let mut metadata = json!({"uid": self.uid, "resourceVersion": self.version});
-        if let (Some(gpu), Some(metadata)) = (gpu, metadata.as_object_mut()) {
-            metadata.insert("annotations".to_owned(), json!({labels::GPU: gpu}));
-        }
-        json!({"metadata": metadata, "spec": spec})
+        json!({"metadata": {"uid": self.uid, "resourceVersion": self.version}, "spec": spec})
     }
 
     fn narrowed(&self, node: &str) -> Vec<NodeSelectorTerm> {
@@ -72,13 +106,17 @@ impl Gate {
         for term in &mut terms {
             term.match_fields
                 .get_or_insert_default()
-                .push(NodeSelectorRequirement {
-                    key: NAME.to_owned(),
-                    operator: "In".to_owned(),
-                    values: Some(vec![node.to_owned()]),
-                });
+                .push(is_named(node));
         }
         terms
+    }
+}
+
+fn is_named(node: &str) -> NodeSelectorRequirement {
+    NodeSelectorRequirement {
+        key: NAME.to_owned(),
+        operator: "In".to_owned(),
+        values: Some(vec![node.to_owned()]),
     }
 }
 
@@ -97,12 +135,14 @@ pub fn assigned_node(spec: &PodSpec) -> Option<&str> {
 }
 
 fn terms(spec: &PodSpec) -> &[NodeSelectorTerm] {
-    let affinity = spec.affinity.as_ref();
-    let nodes = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
-    let required = nodes.and_then(|nodes| {
+    let required = node_affinity(spec).and_then(|nodes| {
         nodes
             .required_during_scheduling_ignored_during_execution
             .as_ref()
     });
     required.map_or(&[], |required| &required.node_selector_terms)
+}
+
+fn node_affinity(spec: &PodSpec) -> Option<&NodeAffinity> {
+    spec.affinity.as_ref()?.node_affinity.as_ref()
 }

@@ -1,8 +1,9 @@
 //! Placement of pods by scheduling gates.
 //!
 //! Pods of functions begin with a scheduling gate: the scheduler ignores them. The operator narrows
-//! the required node affinity of each to its node, and removes the gate in the same write. What
-//! [`gates`](crate::gates) opens is not narrowed.
+//! the required node affinity of each to its node, and removes the gate in the same write. Pods of
+//! other owners that name a ModelProfile get the gate from the webhook, and prefer nodes instead.
+//! What [`gates`](crate::gates) opens is neither narrowed nor prefers a node.
 
 mod gate;
 mod open;

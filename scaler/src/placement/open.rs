@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
+use serde_json::Value;
 
-use super::Gate;
 use crate::labels;
 use crate::state::Key;
 
@@ -17,20 +17,15 @@ pub enum Opened {
     Outdated,
 }
 
-/// Opens the gate of a pod, and narrows it to `node` and `gpu`, if there are any.
+/// Opens the gate of a pod by `patch`, of [`Gate::opening`](super::Gate::opening) or
+/// [`Gate::preferring`](super::Gate::preferring).
 ///
 /// # Errors
 ///
 /// The refusal of the API server, or the reason there is no answer.
-pub async fn open(
-    client: &Client,
-    pod: &Key,
-    gate: &Gate,
-    node: Option<&str>,
-    gpu: Option<&str>,
-) -> Result<Opened, kube::Error> {
+pub async fn open(client: &Client, pod: &Key, patch: Value) -> Result<Opened, kube::Error> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
-    let patch = Patch::Merge(gate.opening(node, gpu));
+    let patch = Patch::Merge(patch);
     let by_us = PatchParams::apply(labels::MANAGER);
     match api.patch_metadata(&pod.name, &by_us, &patch).await {
         Ok(_) => Ok(Opened::Done),

@@ -3,27 +3,11 @@
 
 use std::io::{self, Read as _};
 
-use tokio::runtime::Builder;
-
-use crate::extender::cluster;
 use crate::replay::replay;
 use crate::{
-    extender_check, extender_seeds, inventory_page, inventory_page_seeds, keda_check, keda_seeds,
-    loads_page, loads_page_seeds, prometheus_answer, prometheus_answer_seeds, snapshot,
+    inventory_page, inventory_page_seeds, keda_check, keda_seeds, loads_page, loads_page_seeds,
+    prometheus_answer, prometheus_answer_seeds, snapshot,
 };
-
-#[test]
-fn requests_of_the_scheduler_are_judged_as_their_names_say() {
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let router = cluster::extender(cluster::cluster());
-    replay("extender", &extender_seeds::seeds(), |body| {
-        extender_check::check(body, |path, body| {
-            let answer = cluster::post(router.clone(), path, body.to_vec());
-            let (status, text) = runtime.block_on(answer);
-            (status.as_u16(), text)
-        })
-    });
-}
 
 #[test]
 fn calls_of_keda_are_judged_as_their_names_say() {

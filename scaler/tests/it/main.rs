@@ -1,11 +1,6 @@
 //! The scaler over its real sockets, against clusters, daemons and a Prometheus that the tests simulate.
 
 mod command;
-mod extender;
-#[path = "../../../fuzz/checks/extender.rs"]
-mod extender_check;
-#[path = "../../../fuzz/seeds/extender.rs"]
-mod extender_seeds;
 mod fuzz_corpus;
 mod gateways;
 #[path = "../../../fuzz/heap.rs"]

@@ -250,6 +250,7 @@ fn the_webhook_is_reached_through_its_service_and_leaves_the_systems_pods_alone(
         tetris_webhook::http::POD_PATH,
         tetris_webhook::http::NAMESPACE_PATH,
         tetris_webhook::http::PYTHON_NAMESPACE_PATH,
+        tetris_webhook::http::PLACEMENT_PATH,
     ];
     assert_eq!(paths.collect::<Vec<_>>(), expected);
     for webhook in list(&configuration["webhooks"]) {

@@ -252,6 +252,27 @@ pub fn openings() -> Vec<Change> {
     all.to_vec()
 }
 
+/// What the scaler writes to a pod of another owner that names its model.
+pub fn preferences() -> Vec<Change> {
+    let all: [Change; 2] = [
+        ("an open gate", open),
+        ("an open gate and preferred nodes", |it| {
+            open(it);
+            prefer(it);
+        }),
+    ];
+    all.to_vec()
+}
+
+/// Adds a preferred node.
+pub fn prefer(pod: &mut Value) {
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    let terms = pod["spec"]["affinity"]["nodeAffinity"][preferred].as_array_mut();
+    let named = json!([{"key": "metadata.name", "operator": "In", "values": ["n"]}]);
+    let term = json!({"weight": 90, "preference": {"matchFields": named}});
+    terms.unwrap().push(term);
+}
+
 /// Changes of gates that no one here needs.
 pub fn of_gates() -> Vec<Change> {
     let all: [Change; 4] = [
@@ -383,6 +404,17 @@ pub fn gated_instance(namespace: &str) -> Value {
             "weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname"},
         }]},
     });
+    pod
+}
+
+/// A pod of a user that names its model, with the gate of the webhook.
+pub fn model_pod(namespace: &str) -> Value {
+    let mut pod = gated_instance(namespace);
+    let metadata = pod["metadata"].as_object_mut().unwrap();
+    metadata.remove("ownerReferences");
+    metadata.insert("name".to_owned(), "model-pod".into());
+    metadata.insert("labels".to_owned(), json!({"app": "victim"}));
+    pod["metadata"]["annotations"]["tetris.dev/profile"] = "m".into();
     pod
 }
 

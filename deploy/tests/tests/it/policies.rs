@@ -78,7 +78,8 @@ impl Request<'_> {
 /// means nothing at run time.
 fn expanded(spec: &Value, expression: &str) -> String {
     let mut expression = expression.to_owned();
-    for variable in list(&spec["variables"]) {
+    // A variable may name earlier ones.
+    for variable in list(&spec["variables"]).iter().rev() {
         let name = format!("variables.{}", text(&variable["name"]));
         let value = format!("({})", text(&variable["expression"]));
         expression = expression.replace(&name, &value);
@@ -349,6 +350,52 @@ fn the_scaler_opens_its_gate_and_narrows_the_node_affinity_with_it() {
         require(GATES, "pods", &foreign, &[], &openings);
         require_alone(SCALER, "pods", Some(&foreign), None, false);
     }
+}
+
+#[test]
+fn the_scaler_opens_its_gate_of_pods_that_name_their_model_and_adds_preferred_nodes() {
+    let gated = stored(attacks::model_pod(NAMESPACE));
+    let openings = attacks::preferences();
+    let closed: Change = ("preferred nodes with a closed gate", |it| {
+        attacks::prefer(it);
+    });
+    let attacks = [
+        attacks::of_an_instance(),
+        attacks::of_a_gated_instance(),
+        attacks::of_gates(),
+        attacks::marks(),
+        vec![closed],
+    ];
+    require(SCALER, "pods", &gated, &openings, &attacks.concat());
+    require_alone(SCALER, "pods", Some(&gated), None, false);
+    // Without affinity and other gates, as the webhook leaves a pod.
+    let mut bare = gated.clone();
+    bare["spec"].as_object_mut().unwrap().remove("affinity");
+    bare["spec"]["schedulingGates"] = json!([{"name": "tetris.dev/placement"}]);
+    let open: [Change; 2] = [
+        ("an open gate", |it| {
+            let spec = it["spec"].as_object_mut().unwrap();
+            spec.remove("schedulingGates");
+        }),
+        ("an open gate and preferred nodes", |it| {
+            let spec = it["spec"].as_object_mut().unwrap();
+            spec.remove("schedulingGates");
+            spec.insert("affinity".to_owned(), json!({"nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 90, "preference": {
+                    "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}],
+                }}],
+            }}));
+        }),
+    ];
+    require(SCALER, "pods", &bare, &open, &attacks[0]);
+    // It names no model.
+    let mut other = gated.clone();
+    other["metadata"]["annotations"] = json!({"example.com/kept": "yes"});
+    require(SCALER, "pods", &other, &[], &openings);
+    require(GATES, "pods", &other, &[], &openings);
+    // The account of gates opens it, and narrows nothing.
+    require(GATES, "pods", &gated, &openings[..1], &openings[1..]);
+    require(GATES, "pods", &gated, &[], &attacks.concat());
 }
 
 #[test]

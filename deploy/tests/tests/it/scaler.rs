@@ -87,12 +87,9 @@ fn ports_are_those_that_it_listens_on_and_the_service_has_them_all() {
             address.rsplit_once(':').unwrap().1.parse::<u64>().unwrap()
         };
         let service = objects.one("Service", "tetris-scaler");
-        let mut ports = vec![("http", "--listen"), ("grpc", "--keda-listen")];
-        if name == "extender" {
-            ports.push(("extender", "--extender-listen"));
-        }
+        let ports = [("http", "--listen"), ("grpc", "--keda-listen")];
         for ports in [&container["ports"], &service["spec"]["ports"]] {
-            assert_eq!(list(ports).len(), if name == "extender" { 3 } else { 2 });
+            assert_eq!(list(ports).len(), 2);
         }
         for (port, flag) in ports {
             let named = |ports: &Value| {
@@ -178,10 +175,10 @@ fn the_scaler_reaches_the_daemons() {
     );
 }
 
-/// These are not rendered: KEDA may not be there, and the scheduler reads its own file.
+/// This is not rendered: KEDA may not be there.
 #[test]
-fn samples_for_keda_and_the_scheduler_name_the_service() {
-    let install = Objects::golden("extender");
+fn the_sample_for_keda_names_the_service() {
+    let install = Objects::golden("scaler");
     let service = install.one("Service", "tetris-scaler");
     let port = |name: &str| {
         let mut ports = list(&service["spec"]["ports"]).iter();
@@ -213,20 +210,10 @@ fn samples_for_keda_and_the_scheduler_name_the_service() {
             assert_eq!(container["image"], "tetris-instance", "{}", pods.name());
         }
     }
-    let scheduler = files::read("samples/scaler/kube-scheduler-config.yaml");
-    let scheduler = Objects::parse(&scheduler).unwrap();
-    let extender = &scheduler.0[0]["extenders"][0];
-    let prefix = format!(
-        "http://tetris-scaler.tetris-system.svc:{}",
-        port("extender")
-    );
-    assert_eq!(text(&extender["urlPrefix"]), prefix);
-    assert_eq!(extender["ignorable"], true);
 }
 
-/// Anybody who reaches the extender learns which nodes have a model: it has no authentication.
 #[test]
-fn the_extender_is_served_on_request_and_to_the_control_plane_alone() {
+fn the_scaler_is_open_to_single_namespaces_only() {
     for name in WITH_SCALER {
         let objects = Objects::golden(name);
         let policy = objects.one("NetworkPolicy", "tetris-scaler");
@@ -237,15 +224,9 @@ fn the_extender_is_served_on_request_and_to_the_control_plane_alone() {
             );
             for from in list(&rule["from"]) {
                 let namespace = pairs(&from["namespaceSelector"]["matchLabels"]);
-                assert!(
-                    from["ipBlock"].is_object() || namespace.len() == 1,
-                    "{name}: {from}"
-                );
+                assert_eq!(namespace.len(), 1, "{name}: {from}");
             }
         }
-        let (_, container) = deployment(&objects);
-        let is_served = texts(&container["args"]).contains(&"--extender-listen");
-        assert_eq!(is_served, name == "extender", "{name}");
     }
     let keda = Objects::golden("scaler");
     let policy = keda.one("NetworkPolicy", "tetris-scaler");

@@ -5,6 +5,7 @@
 //! | `POST /mutate` | reviews of pods that are labeled themselves |
 //! | `POST /mutate/namespace` | reviews of pods of labeled namespaces |
 //! | `POST /mutate/namespace/python` | the same of namespaces with the label `python` |
+//! | `POST /mutate/placement` | reviews of pods that name their model, of namespaces with the label `tetris.dev/placement` |
 //! | `/healthz` | 200 while the process answers |
 //! | `/readyz` | 200 while a certificate is served that the API server was told to trust, otherwise 503 and what is missing |
 //! | `/metrics` | OpenMetrics text |
@@ -38,6 +39,9 @@ pub const NAMESPACE_PATH: &str = "/mutate/namespace";
 /// Path for pods of namespaces with the label `python`.
 pub const PYTHON_NAMESPACE_PATH: &str = "/mutate/namespace/python";
 
+/// Path for pods that name their model.
+pub const PLACEMENT_PATH: &str = "/mutate/placement";
+
 /// State that answers are made from.
 #[derive(Debug, Clone)]
 pub struct Shared {
@@ -56,7 +60,8 @@ pub fn reviews(shared: Shared, limits: Limits) -> Router {
     let router = Router::new()
         .route(POD_PATH, review(Scope::Pod))
         .route(NAMESPACE_PATH, review(Scope::Namespace))
-        .route(PYTHON_NAMESPACE_PATH, review(Scope::PythonNamespace));
+        .route(PYTHON_NAMESPACE_PATH, review(Scope::PythonNamespace))
+        .route(PLACEMENT_PATH, review(Scope::Placement));
     finish(probes(router), shared, limits)
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::LABEL;
 use super::warnings::{Warnings, shown};
 
-/// The asked webhook, of two. The API server selects pods for each; a request does not tell a namespace's labels.
+/// The asked webhook. The API server selects pods for each; a request does not tell a namespace's labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The one for labeled pods: only the pod's own label counts.
@@ -15,6 +15,9 @@ pub enum Scope {
     /// The one for namespaces with the label `python`: pods get the Python package as well, unless their own label says
     /// otherwise.
     PythonNamespace,
+    /// The one for namespaces with the label `tetris.dev/placement`: pods that name their model get the scaler's gate, and
+    /// nothing else.
+    Placement,
 }
 
 /// A pod's request, by labels.
@@ -34,7 +37,7 @@ pub(super) fn request(pod: &Value, scope: Scope, warnings: &mut Warnings) -> Opt
         .and_then(|labels| labels.get(LABEL));
     match label.map(Value::as_str) {
         None => match scope {
-            Scope::Pod => None,
+            Scope::Pod | Scope::Placement => None,
             Scope::Namespace => Some(Request::Store),
             Scope::PythonNamespace => Some(Request::StoreAndPython),
         },

@@ -22,6 +22,7 @@ mod lists;
 mod module_path;
 mod options;
 mod paths;
+mod placement;
 mod template;
 mod volume;
 mod warnings;
@@ -44,6 +45,10 @@ pub const PATCH_ANNOTATION: &str = "tetris.dev/patch";
 /// Annotation for models' prefixes that stay on GPUs: `true`, `false`, or a time to the first token such as `250ms` or
 /// `1.5s`.
 pub const GPU_TEMPLATE_ANNOTATION: &str = "tetris.dev/gpu-template";
+/// Annotation of pods that name their model: a ModelProfile that a function of the namespace uses.
+pub const PROFILE_ANNOTATION: &str = "tetris.dev/profile";
+/// Scheduling gate that the scaler opens.
+pub const GATE: &str = "tetris.dev/placement";
 /// The containers that get the store, by name and separated by commas; all of them without it.
 pub const CONTAINERS_ANNOTATION: &str = "tetris.dev/containers";
 /// The store that the volume asks for; that of the namespace without it.
@@ -114,10 +119,14 @@ pub struct Injection {
 /// Returns the changes of `pod`, an object with `metadata` and `spec`, by the webhook for `scope`.
 pub fn inject(pod: &Value, scope: Scope, options: &Options) -> Injection {
     let mut warnings = Warnings::default();
-    let (patch, outcome) = match decision::request(pod, scope, &mut warnings) {
-        Some(request) => additions(pod, request, options, &mut warnings),
-        None if warnings.is_empty() => (Patch::default(), InjectionOutcome::NotAsked),
-        None => (Patch::default(), InjectionOutcome::Refused),
+    let (patch, outcome) = if scope == Scope::Placement {
+        placement::gate(pod, &mut warnings)
+    } else {
+        match decision::request(pod, scope, &mut warnings) {
+            Some(request) => additions(pod, request, options, &mut warnings),
+            None if warnings.is_empty() => (Patch::default(), InjectionOutcome::NotAsked),
+            None => (Patch::default(), InjectionOutcome::Refused),
+        }
     };
     Injection {
         patch,

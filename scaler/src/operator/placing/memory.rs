@@ -84,7 +84,7 @@ impl Memory {
         let mut pods = pods.values();
         pods.any(|pod| {
             let waits = |one: &Instance| one.gate.is_some() || one.assigned.is_some();
-            pod.instance.as_ref().is_some_and(waits)
+            pod.model_pod.is_some() || pod.instance.as_ref().is_some_and(waits)
         })
     }
 
@@ -96,7 +96,15 @@ impl Memory {
                 .values()
                 .filter_map(|pod| pod.instance.as_ref())
         };
-        let present: BTreeSet<&str> = instances().map(|instance| instance.uid.as_str()).collect();
+        let model_pods = observed
+            .pods
+            .values()
+            .filter_map(|pod| Some(pod.model_pod.as_ref()?.gate.uid.as_str()));
+        for uid in model_pods.clone() {
+            self.seen.entry(uid.to_owned()).or_insert(now);
+        }
+        let present = instances().map(|instance| instance.uid.as_str());
+        let present: BTreeSet<&str> = present.chain(model_pods).collect();
         self.seen.retain(|uid, _| present.contains(uid.as_str()));
         self.opened.retain(|uid, one| {
             present.contains(uid.as_str()) && now.saturating_sub(one.at) < BELIEVED_MS
@@ -170,14 +178,14 @@ impl Memory {
     }
 
     /// Returns the time for which the gate has been closed.
-    pub(super) fn waited(&self, one: &Instance, now: u64) -> u64 {
-        let since = self.seen.get(&one.uid).copied().unwrap_or(now);
+    pub(super) fn waited(&self, uid: &str, now: u64) -> u64 {
+        let since = self.seen.get(uid).copied().unwrap_or(now);
         now.saturating_sub(since)
     }
 
     /// Returns true if no write of the pod is due.
-    pub(super) fn is_put_off(&self, one: &Instance) -> bool {
-        self.put_off.contains_key(&one.uid)
+    pub(super) fn is_put_off(&self, uid: &str) -> bool {
+        self.put_off.contains_key(uid)
     }
 
     /// Returns the place of a pod whose gate this replica opened a moment ago.

@@ -60,6 +60,7 @@ impl Placer {
         let (pod, uid) = match &step {
             Step::Open { pod, gate, .. } => (pod, &gate.uid),
             Step::Replace { pod, uid, .. } => (pod, uid),
+            Step::Prefer { pod, gate, .. } => (pod, &gate.uid),
         };
         match result {
             Ok(Opened::Outdated) => tracing::debug!(pod = %pod, "the pod has changed meanwhile"),
@@ -87,6 +88,21 @@ impl Placer {
                 self.metrics.opened(reason, waited_ms as f64 / 1e3);
                 memory.note_opened(&gate.uid, node, gpu, now);
             }
+            Step::Prefer {
+                gate,
+                nodes,
+                waited_ms,
+                ..
+            } => {
+                let reason = if nodes.is_empty() {
+                    "unplanned"
+                } else {
+                    "preferred"
+                };
+                self.metrics.wrote("gate");
+                self.metrics.opened(reason, waited_ms as f64 / 1e3);
+                memory.put_off(&gate.uid, now.saturating_add(WAIT_MS));
+            }
             Step::Replace { pod, uid, node, .. } => {
                 tracing::info!(pod = %pod, node, "replaced a pod that its node does not take");
                 self.metrics.wrote("replace");
@@ -109,7 +125,14 @@ impl Placer {
                 gpu,
                 ..
             } => {
-                let write = open(&self.client, pod, gate, node.as_deref(), gpu.as_deref());
+                let patch = gate.opening(node.as_deref(), gpu.as_deref());
+                let write = open(&self.client, pod, patch);
+                (pod, timeout(REQUEST, write).await)
+            }
+            Step::Prefer {
+                pod, gate, nodes, ..
+            } => {
+                let write = open(&self.client, pod, gate.preferring(nodes));
                 (pod, timeout(REQUEST, write).await)
             }
             Step::Replace {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tetris_scaler_core::{Place, Settings, View, Waiting, assign};
 
 use super::memory::Memory;
+use super::model_pods::preferences;
 use crate::operator::observed::Observed;
 use crate::operator::records::PodRecord;
 use crate::operator::view::Assembled;
@@ -37,6 +38,17 @@ pub enum Step {
         gpu: Option<String>,
         /// The reason, for the metrics.
         reason: &'static str,
+        /// Time for which the gate has been closed, in milliseconds.
+        waited_ms: u64,
+    },
+    /// Opens the gate of a pod of another owner.
+    Prefer {
+        /// The pod.
+        pod: Key,
+        /// Its gate.
+        gate: Gate,
+        /// Nodes that it prefers, each with a weight from 1 to 100.
+        nodes: Vec<(String, i32)>,
         /// Time for which the gate has been closed, in milliseconds.
         waited_ms: u64,
     },
@@ -91,10 +103,10 @@ pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now:
     }
     for pod in observed.pods.values() {
         let Some(one) = &pod.instance else { continue };
-        let Some(gate) = one.gate.clone().filter(|_| !memory.is_put_off(one)) else {
+        let Some(gate) = one.gate.clone().filter(|_| !memory.is_put_off(&one.uid)) else {
             continue;
         };
-        let waited_ms = memory.waited(one, now);
+        let waited_ms = memory.waited(&one.uid, now);
         let (place, reason) = placed.get(&pod.key).copied().unwrap_or((None, "unplanned"));
         let node = place.and_then(|place| assembled.nodes.get(place.node));
         let least = if patient.contains(&pod.key) {
@@ -113,6 +125,7 @@ pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now:
             });
         }
     }
+    steps.extend(preferences(&observed, &view, memory, settings, now));
     steps
 }
 
@@ -205,7 +218,7 @@ fn with_opened<'a>(observed: &'a Observed, memory: &Memory) -> Cow<'a, Observed>
 fn replacements(observed: &Observed, memory: &Memory) -> Vec<Step> {
     let due = |pod: &&Arc<PodRecord>| {
         let one = pod.instance.as_ref();
-        one.is_some_and(|instance| memory.is_refused(instance) && !memory.is_put_off(instance))
+        one.is_some_and(|instance| memory.is_refused(instance) && !memory.is_put_off(&instance.uid))
     };
     let due = observed.pods.values().filter(due);
     let steps = due.filter_map(|pod| {

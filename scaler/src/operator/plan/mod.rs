@@ -7,7 +7,7 @@ mod replicas;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tetris_scaler_core::{FunctionDecision, Settings, View, decide, gpu_rooms};
+use tetris_scaler_core::{FunctionDecision, Settings, View, decide};
 
 use super::health::Failing;
 use super::latency::Service;
@@ -134,9 +134,6 @@ pub fn reconcile(observed: &Observed, settings: &Settings, now_ms: u64) -> Plan 
     let mut plan = Plan {
         functions: Vec::with_capacity(observed.functions.len()),
         snapshot: Snapshot {
-            nodes: assembled.nodes.clone().into(),
-            gpus: gpu_rooms(&view).into(),
-            inventory: Arc::clone(&observed.inventory),
             decided_ms: now_ms,
             ..Snapshot::default()
         },

@@ -8,4 +8,4 @@ mod pod;
 pub use custom::{FunctionRecord, ProfileRecord};
 pub use deployment::DeploymentRecord;
 pub use node::NodeRecord;
-pub use pod::{GatewayPod, Instance, PodRecord, Refusal};
+pub use pod::{GatewayPod, Instance, ModelPod, PodRecord, Refusal};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Affinity, ContainerStatus, Pod, PodCondition, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use tetris_scaler_core::Resources;
@@ -23,6 +23,8 @@ pub struct PodRecord {
     pub requests: Resources,
     /// Fields of an instance, if it is one.
     pub instance: Option<Instance>,
+    /// Fields of a pod of another owner that waits for its model's node, if it is one.
+    pub model_pod: Option<Box<ModelPod>>,
     /// Address of a daemon, if it is one.
     pub daemon: Option<IpAddr>,
     /// Fields of a gateway, if it is one with an address.
@@ -73,6 +75,39 @@ pub struct Instance {
     pub waiting: Option<&'static str>,
     /// Time since which it is on its node and not ready, in seconds since the epoch.
     pub unready_since_s: Option<i64>,
+}
+
+/// A pod of another owner that names its model, and waits behind the gate.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelPod {
+    /// Name of a ModelProfile that a function of the namespace uses.
+    pub profile: String,
+    /// Its closed gate.
+    pub gate: Gate,
+    /// Node selector and node affinity; all other fields are empty.
+    pub spec: PodSpec,
+}
+
+impl ModelPod {
+    fn read(pod: &Pod) -> Option<Box<Self>> {
+        let profile = pod.annotations().get(labels::PROFILE)?.clone();
+        let gate = Gate::read(pod)?;
+        let spec = pod.spec.as_ref()?;
+        let affinity = spec.affinity.as_ref();
+        let node_affinity = affinity.and_then(|affinity| affinity.node_affinity.clone());
+        Some(Box::new(Self {
+            profile,
+            gate,
+            spec: PodSpec {
+                node_selector: spec.node_selector.clone(),
+                affinity: Some(Affinity {
+                    node_affinity,
+                    ..Affinity::default()
+                }),
+                ..PodSpec::default()
+            },
+        }))
+    }
 }
 
 /// Reason of the kubelet for a container that ends soon, again and again.
@@ -130,6 +165,7 @@ impl PodRecord {
         };
         let address: Option<IpAddr> =
             status.and_then(|status| status.pod_ip.as_deref()?.parse().ok());
+        let instance = instance(pod);
         Some(Self {
             key: Key::new(pod.namespace().unwrap_or_default(), pod.name_any()),
             node: spec
@@ -139,7 +175,11 @@ impl PodRecord {
             requests: spec
                 .and_then(|spec| requests(spec).ok())
                 .unwrap_or_default(),
-            instance: instance(pod),
+            model_pod: match &instance {
+                Some(_) => None,
+                None => ModelPod::read(pod),
+            },
+            instance,
             daemon: address.filter(|_| has(labels::DAEMON)),
             gateway: address
                 .filter(|_| has(labels::GATEWAY))

@@ -5,6 +5,7 @@ mod demand;
 mod failing;
 mod fields;
 mod gpus;
+mod model_pods;
 mod placing;
 mod reports;
 mod service;

@@ -62,7 +62,7 @@ async fn an_open_pod_is_narrowed_and_keeps_what_it_had() {
         }},
     }));
     let gate = Gate::read(&stored(&api, pod)).unwrap();
-    let opened = open(&api.client(), &key(), &gate, Some("node-1"), None).await;
+    let opened = open(&api.client(), &key(), gate.opening(Some("node-1"), None)).await;
     assert_eq!(opened.unwrap(), Opened::Done);
     let spec = now(&api).spec.unwrap();
     assert_eq!(assigned_node(&spec), Some("node-1"));
@@ -86,16 +86,57 @@ async fn an_open_pod_is_narrowed_and_keeps_what_it_had() {
 }
 
 #[tokio::test]
+async fn a_pod_of_another_owner_prefers_nodes_beside_its_own_terms() {
+    let own = json!([{"weight": 3, "preference": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}}]);
+    for own in [json!([]), own] {
+        let api = Api::default();
+        let affinity =
+            json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": own}});
+        let pod = pod(&json!({
+            "containers": [],
+            "schedulingGates": [{"name": "tetris.dev/placement"}],
+            "affinity": affinity,
+        }));
+        let gate = Gate::read(&stored(&api, pod)).unwrap();
+        let nodes = [("node-1".to_owned(), 91), ("node-2".to_owned(), 9)];
+        let opened = open(&api.client(), &key(), gate.preferring(&nodes)).await;
+        assert_eq!(opened.unwrap(), Opened::Done);
+        let spec = now(&api).spec.unwrap();
+        assert_eq!(spec.scheduling_gates, None);
+        assert_eq!(assigned_node(&spec), None);
+        let found = spec.affinity.unwrap().node_affinity.unwrap();
+        let named = |node: &str, weight: i32| json!({"weight": weight, "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}});
+        let mut expected = own.as_array().unwrap().clone();
+        expected.extend([named("node-1", 91), named("node-2", 9)]);
+        let preferred = found.preferred_during_scheduling_ignored_during_execution;
+        assert_eq!(
+            serde_json::to_value(preferred).unwrap(),
+            Value::from(expected)
+        );
+        assert_eq!(
+            found.required_during_scheduling_ignored_during_execution,
+            None
+        );
+    }
+    // Without a node that has room, nothing is written but the gate.
+    let api = Api::default();
+    let gate = Gate::read(&stored(&api, gated())).unwrap();
+    let opened = open(&api.client(), &key(), gate.preferring(&[])).await;
+    assert_eq!(opened.unwrap(), Opened::Done);
+    assert_eq!(now(&api).spec.unwrap().affinity, None);
+}
+
+#[tokio::test]
 async fn a_pod_that_changed_meanwhile_is_left_alone() {
     let api = Api::default();
     let gate = Gate::read(&stored(&api, gated())).unwrap();
     stored(&api, gated());
     let client = api.client();
-    let opened = open(&client, &key(), &gate, Some("node-1"), None).await;
+    let opened = open(&client, &key(), gate.opening(Some("node-1"), None)).await;
     assert_eq!(opened.unwrap(), Opened::Outdated);
     assert!(Gate::read(&now(&api)).is_some());
     api.with(|state| state.objects.clear());
-    let opened = open(&client, &key(), &gate, None, None).await;
+    let opened = open(&client, &key(), gate.opening(None, None)).await;
     assert_eq!(opened.unwrap(), Opened::Outdated, "it is gone");
 }
 
@@ -171,8 +212,13 @@ fn pods_of_others_stay_closed() {
     theirs["metadata"]["labels"] = json!({"app": "x"});
     let open = pod(&json!({"containers": []}));
     let other = pod(&json!({"containers": [], "schedulingGates": [{"name": "example.com/other"}]}));
-    for mut pod in [theirs, open, other] {
+    let closed = |mut pod: Value| {
         pod["metadata"]["resourceVersion"] = "1".into();
-        assert_eq!(Closed::read(&serde_json::from_value(pod).unwrap()), None);
+        Closed::read(&serde_json::from_value(pod).unwrap())
+    };
+    for pod in [theirs.clone(), open, other] {
+        assert_eq!(closed(pod), None);
     }
+    theirs["metadata"]["annotations"] = json!({"tetris.dev/profile": "m"});
+    assert!(closed(theirs).is_some(), "a pod that names its model");
 }

@@ -61,11 +61,7 @@ impl World {
         let prometheus = format!("--prometheus-url={url}");
         let address = loopback();
         let at = |flag: &str, port: u16| format!("--{flag}={address}:{port}");
-        let ports = [
-            at("listen", 9461),
-            at("keda-listen", 9462),
-            at("extender-listen", 9463),
-        ];
+        let ports = [at("listen", 9461), at("keda-listen", 9462)];
         let mut arguments = vec![
             "run",
             "--interval-seconds=1",
@@ -88,11 +84,7 @@ fn the_image_answers_version_and_help() {
 #[test]
 fn the_image_reaches_an_api_server_whose_authority_nobody_names() {
     if let Some(image) = image() {
-        let flags = [
-            "--listen=127.0.0.1:0",
-            "--keda-listen=127.0.0.1:0",
-            "--extender-listen=127.0.0.1:0",
-        ];
+        let flags = ["--listen=127.0.0.1:0", "--keda-listen=127.0.0.1:0"];
         image.reaches_an_api_server(&[], &[&["run"][..], &flags].concat());
     }
 }
@@ -152,11 +144,7 @@ fn the_image_names_the_variable_by_which_there_are_no_certificates() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut options = kubeconfig(dir.path(), "http://127.0.0.1:9").to_vec();
     options.push("--env=SSL_CERT_FILE=/nowhere/ca.pem".to_owned());
-    let flags = [
-        "--listen=127.0.0.1:0",
-        "--keda-listen=127.0.0.1:0",
-        "--extender-listen=127.0.0.1:0",
-    ];
+    let flags = ["--listen=127.0.0.1:0", "--keda-listen=127.0.0.1:0"];
     let arguments = [&["run", "--prometheus-url=https://127.0.0.1:9"][..], &flags].concat();
     let output = image.output(&options, &arguments);
     let said = String::from_utf8_lossy(&output.stderr);

@@ -28,8 +28,6 @@ pub struct Operator {
     pub pages: SocketAddr,
     /// Address of KEDA's external scaler.
     pub keda: SocketAddr,
-    /// Address of the scheduler extender.
-    pub extender: SocketAddr,
     /// Start of the process.
     pub since: Instant,
 }
@@ -73,7 +71,6 @@ impl World {
                 .arg(format!("--prometheus-url=http://{}", self.prometheus))
                 .arg(format!("--listen={}", at(9461)))
                 .arg(format!("--keda-listen={}", at(9462)))
-                .arg(format!("--extender-listen={}", at(9463)))
                 .stdout(Stdio::null())
                 .stderr(std::fs::File::create(&log).unwrap());
         };
@@ -90,7 +87,6 @@ impl World {
             log,
             pages: at(9461),
             keda: at(9462),
-            extender: at(9463),
             since: Instant::now(),
         }
     }

@@ -1,5 +1,5 @@
 //! The scaler's program in a cgroup with the limit that it ships with, under hostile clients at all of its ports: its
-//! pages, KEDA's external scaler and the scheduler extender.
+//! pages and KEDA's external scaler.
 //!
 //! `TETRIS_SIEGE_SECONDS` says for how long.
 
@@ -32,11 +32,6 @@ const KEDA: Paths = Paths {
     victim: "/externalscaler.ExternalScaler/IsActive",
     flood: "/externalscaler.ExternalScaler/StreamIsActive",
     waiting: "/externalscaler.ExternalScaler/StreamIsActive",
-};
-const EXTENDER: Paths = Paths {
-    victim: "/filter",
-    flood: "/prioritize",
-    waiting: "/prioritize",
 };
 
 /// Asks for a page, and returns the time that it took.
@@ -73,11 +68,7 @@ async fn under_siege_the_scaler_scales_within_its_memory_and_gives_it_back() {
     let memory = |operator: &Operator| private_bytes(operator.process_id());
     let before = memory(&operator);
 
-    for (port, paths) in [
-        (operator.pages, PAGES),
-        (operator.keda, KEDA),
-        (operator.extender, EXTENDER),
-    ] {
+    for (port, paths) in [(operator.pages, PAGES), (operator.keda, KEDA)] {
         hostile.spawn(siege::run(port, paths, connect));
     }
     let began = Instant::now();

@@ -250,7 +250,12 @@ fn check(pod: &Value, scope: Scope) -> Injection {
 #[test]
 fn twice_is_once_and_nothing_else_changes_in_pods_as_they_come() {
     for (name, _) in PODS {
-        for scope in [Scope::Pod, Scope::Namespace, Scope::PythonNamespace] {
+        for scope in [
+            Scope::Pod,
+            Scope::Namespace,
+            Scope::PythonNamespace,
+            Scope::Placement,
+        ] {
             check(&pod(name), scope);
         }
     }
@@ -262,11 +267,13 @@ proptest! {
     #[test]
     fn twice_is_once_and_nothing_else_changes(pod in pods()) {
         check(&pod, Scope::Pod);
+        check(&pod, Scope::Placement);
     }
 
     #[test]
     fn what_is_no_pod_is_left_as_it_is_or_patched_as_one(object in json()) {
         check(&object, Scope::Namespace);
         check(&object, Scope::PythonNamespace);
+        check(&object, Scope::Placement);
     }
 }
