@@ -48,6 +48,29 @@ fn manual_pages_are_written_for_the_command_and_each_subcommand() {
 }
 
 #[test]
+fn the_option_of_a_collector_goes_before_its_variables() {
+    const OPTION: &str = "--otlp-endpoint=ftp://option";
+    const OF_TRACES: (&str, &str) = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://traces");
+    const OF_ALL: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://all");
+    for (options, variables, expected) in [
+        (&[OPTION][..], &[OF_TRACES, OF_ALL][..], "ftp://option"),
+        (&[], &[OF_TRACES, OF_ALL], "ftp://traces"),
+        (&[], &[OF_ALL], "ftp://all"),
+        (&[], &[(OF_TRACES.0, ""), OF_ALL], "ftp://all"),
+    ] {
+        let mut command = process::Command::new(env!("CARGO_BIN_EXE_tetris-scaler"));
+        command.env_clear().arg("run").args(options);
+        command.envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && said.contains(expected),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn shells_complete_subcommands_and_options() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completions", shell]);

@@ -55,7 +55,6 @@ pub fn snapshot(functions: &[(&str, &str)]) -> Snapshot {
     Snapshot {
         functions: states.collect(),
         decided_ms: 1,
-        ..Snapshot::default()
     }
 }
 

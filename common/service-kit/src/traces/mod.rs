@@ -32,8 +32,8 @@ pub use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// Beginning of the targets whose spans are recorded: the crates of this project.
 const TARGETS: &str = "tetris";
-/// Environment variable with the address of a collector of traces only; wins over that of all signals.
-const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+/// Environment variable with the address of a collector of all signals.
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Environment variable with the name of the service.
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 /// Largest numbers of attributes and events of a span.
@@ -44,11 +44,11 @@ const EVENTS: u32 = 64;
 #[derive(Debug, Clone, Default, Args)]
 pub struct TraceArgs {
     /// Address of an OpenTelemetry collector for the spans of this process, by OTLP over gRPC, e.g.
-    /// http://127.0.0.1:4317; without it, no span is recorded
+    /// http://127.0.0.1:4317; without it and OTEL_EXPORTER_OTLP_ENDPOINT, no span is recorded
     #[arg(
         long,
         value_name = "URL",
-        env = "OTEL_EXPORTER_OTLP_ENDPOINT",
+        env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         hide_env_values = true
     )]
     pub otlp_endpoint: Option<String>,
@@ -57,9 +57,9 @@ pub struct TraceArgs {
 impl TraceArgs {
     /// The collector's address: the option's, or that of the environment.
     pub fn endpoint(&self) -> Option<String> {
-        let of_traces = std::env::var(TRACES_ENDPOINT).ok();
-        let endpoint = of_traces.or_else(|| self.otlp_endpoint.clone());
-        endpoint.filter(|url| !url.is_empty())
+        let of_traces = self.otlp_endpoint.clone().filter(|url| !url.is_empty());
+        let of_all = || std::env::var(ENDPOINT).ok().filter(|url| !url.is_empty());
+        of_traces.or_else(of_all)
     }
 
     /// Sets up the log, and spans of `service` if there is a collector. The spans wait for [`while_exporting`].

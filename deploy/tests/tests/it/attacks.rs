@@ -252,7 +252,7 @@ pub fn openings() -> Vec<Change> {
     all.to_vec()
 }
 
-/// What the scaler writes to a pod of another owner that names its model.
+/// Writes of the scaler to a pod of another owner that names its model.
 pub fn preferences() -> Vec<Change> {
     let all: [Change; 2] = [
         ("an open gate", open),

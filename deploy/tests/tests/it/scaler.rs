@@ -115,8 +115,12 @@ fn variables_are_those_that_flags_read() {
     let (_, container) = deployment(&objects);
     let variables = list(&container["env"]).iter();
     let variables: Vec<_> = variables.map(|variable| text(&variable["name"])).collect();
-    let of_flags = ["POD_NAMESPACE", "POD_NAME", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-    let of_traces = ["OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"];
+    let of_flags = ["POD_NAMESPACE", "POD_NAME"];
+    let of_traces = [
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_TRACES_SAMPLER",
+        "OTEL_TRACES_SAMPLER_ARG",
+    ];
     assert_eq!(variables, [&of_flags[..], &of_traces].concat());
     for variable in of_flags {
         let read = |env: &std::ffi::OsStr| env == variable;

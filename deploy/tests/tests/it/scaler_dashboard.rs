@@ -35,7 +35,6 @@ fn scrape() -> Scrape {
     snapshots.send_replace(Arc::new(Snapshot {
         functions: BTreeMap::from([(key, Arc::new(function()))]),
         decided_ms: 1,
-        ..Snapshot::default()
     }));
     Scrape::parse(&metrics.encode().unwrap())
 }

@@ -9,8 +9,10 @@
 mod memory;
 mod model_pods;
 mod run;
+mod step;
 mod steps;
 
 pub use memory::Memory;
 pub use run::Placer;
-pub use steps::{Step, steps};
+pub use step::Step;
+pub use steps::steps;

@@ -11,7 +11,7 @@ use tetris_scaler_core::{
 };
 
 use super::memory::Memory;
-use super::steps::Step;
+use super::step::Step;
 use crate::operator::node_views::node_views;
 use crate::operator::observed::Observed;
 use crate::operator::records::{ModelPod, NodeRecord, PodRecord};

@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, Preconditions};
 use tokio::time::timeout;
 
 use super::memory::Memory;
-use super::steps::Step;
+use super::step::Step;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::operator::apply::ApplyError;
@@ -58,9 +58,8 @@ impl Placer {
 
     fn note(&self, step: Step, result: Result<Opened, ApplyError>, memory: &mut Memory, now: u64) {
         let (pod, uid) = match &step {
-            Step::Open { pod, gate, .. } => (pod, &gate.uid),
+            Step::Open { pod, gate, .. } | Step::Prefer { pod, gate, .. } => (pod, &gate.uid),
             Step::Replace { pod, uid, .. } => (pod, uid),
-            Step::Prefer { pod, gate, .. } => (pod, &gate.uid),
         };
         match result {
             Ok(Opened::Outdated) => tracing::debug!(pod = %pod, "the pod has changed meanwhile"),

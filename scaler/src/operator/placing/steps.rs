@@ -8,10 +8,11 @@ use tetris_scaler_core::{Place, Settings, View, Waiting, assign};
 
 use super::memory::Memory;
 use super::model_pods::preferences;
+use super::step::Step;
 use crate::operator::observed::Observed;
 use crate::operator::records::PodRecord;
 use crate::operator::view::Assembled;
-use crate::placement::{Gate, selects};
+use crate::placement::selects;
 use crate::state::Key;
 
 /// Time for which a pod without a planned node waits for its Deployment's plan and for its siblings,
@@ -21,49 +22,6 @@ const SETTLED_MS: u64 = 500;
 /// Time for which a pod waits for others to leave its planned node, in milliseconds: those that an
 /// update replaces.
 const PATIENCE_MS: u64 = 5_000;
-
-/// A write.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Step {
-    /// Opens a gate.
-    Open {
-        /// The pod.
-        pod: Key,
-        /// Its gate.
-        gate: Gate,
-        /// Name of the node to which the pod is narrowed.
-        node: Option<String>,
-        /// UUID of the GPU there, for an instance that needs one.
-        gpu: Option<String>,
-        /// The reason, for the metrics.
-        reason: &'static str,
-        /// Time for which the gate has been closed, in milliseconds.
-        waited_ms: u64,
-    },
-    /// Opens the gate of a pod of another owner.
-    Prefer {
-        /// The pod.
-        pod: Key,
-        /// Its gate.
-        gate: Gate,
-        /// Nodes that it prefers, each with a weight from 1 to 100.
-        nodes: Vec<(String, i32)>,
-        /// Time for which the gate has been closed, in milliseconds.
-        waited_ms: u64,
-    },
-    /// Deletes a pod that its node does not take. Its controller makes another one.
-    Replace {
-        /// The pod.
-        pod: Key,
-        /// Its uid.
-        uid: String,
-        /// Its version without a node. One that is scheduled meanwhile stays.
-        version: Option<String>,
-        /// Name of the node.
-        node: String,
-    },
-}
 
 /// Returns the writes that are due at `now`, in monotonic milliseconds.
 ///
