@@ -67,9 +67,7 @@ mod worth;
 pub mod daemon;
 #[cfg(feature = "gpu")]
 pub mod device;
-pub mod doctor;
 pub mod gc;
-pub mod holders;
 pub mod remove;
 pub mod sidecar;
 pub mod store_location;
@@ -79,6 +77,7 @@ pub use derive::Derived;
 pub use detached::{DetachedTensor, Region};
 pub use error::ShareError;
 pub use layout::{AttachedLayout, LayoutParts, PlacedTensor};
+pub use load::bound;
 pub use model::{Model, SharedFile, Tensor};
 pub use model_file::ModelFile;
 pub use options::{
@@ -97,3 +96,4 @@ pub use tetris_store_layout::{
     Access, CreateOptions, Dtype, LayoutKey, ManifestKind, Store, TensorId,
 };
 pub use trace_parent::{set_trace_source, trace_parent, with_trace_parent};
+pub use worth::NotWorthSharing;

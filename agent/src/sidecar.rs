@@ -78,6 +78,19 @@ pub enum SidecarState {
     Valid(Manifest),
 }
 
+impl SidecarState {
+    /// Name of the state.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Untrusted { .. } => "untrusted",
+            Self::Stale => "stale",
+            Self::Damaged(_) => "damaged",
+            Self::Valid(_) => "valid",
+        }
+    }
+}
+
 /// The manifest in the sidecar of `source`, if there is one and it is valid for the file.
 pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, LoadFailure> {
     let path = path_of(source.path());

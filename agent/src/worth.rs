@@ -14,7 +14,7 @@ const NEW_FILE_FACTOR: u64 = 64;
 
 /// The reason that sharing a file costs more than it saves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotWorthSharing {
+pub enum NotWorthSharing {
     /// It has less than so many bytes.
     Small(u64),
     /// It is too new to be recognized again, and has less than so many bytes.
@@ -23,7 +23,7 @@ pub(crate) enum NotWorthSharing {
 
 impl NotWorthSharing {
     /// Looks at a safetensors file; `None` when it is worth sharing.
-    pub(crate) fn of(source: &Source, options: &LoadOptions) -> Option<Self> {
+    pub fn of(source: &Source, options: &LoadOptions) -> Option<Self> {
         let (size, least) = (source.identity().size, options.min_shared_bytes);
         let least_new = least.saturating_mul(NEW_FILE_FACTOR);
         if size < least {

@@ -9,7 +9,7 @@ FROM ${RUST_IMAGE} AS build
 WORKDIR /src
 COPY . .
 RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile image \
-        --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-agent --bin tetris \
+        --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-cli --bin tetris \
     && cp target/*/image/tetris /tetris
 
 FROM build AS wheel

@@ -88,7 +88,7 @@ def _build(flags: list[str]) -> str:
         raise SystemExit(
             "the command tetris cannot be built: expected cargo on PATH; install Rust, see https://rustup.rs"
         )
-    command = [cargo, "build", "--package", "tetris-agent", "--bin", "tetris", *flags]
+    command = [cargo, "build", "--package", "tetris-cli", "--bin", "tetris", *flags]
     messages = ["--message-format", "json-render-diagnostics"]
     done = subprocess.run([*command, *messages], cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tetris_agent::doctor::{self, Section, Subjects};
 use tetris_agent::store_location::{STORE_ENV, StoreLocation};
+use tetris_cli::doctor::{self, Section, Subjects};
 
 use crate::options;
 

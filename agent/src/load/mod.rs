@@ -25,4 +25,4 @@ mod run_pipeline;
 pub(crate) use context::LoadContext;
 #[cfg(feature = "gpu")]
 pub(crate) use recognize::KnownFile;
-pub(crate) use recognize::bound;
+pub use recognize::bound;

@@ -49,7 +49,7 @@ pub(super) fn by_sidecar(load: SharedLoad<'_>) -> Result<Option<KnownFile>, Load
 }
 
 /// Ids of the manifests that the file's identities are bound to, the surest first.
-pub(crate) fn bound<'s>(
+pub fn bound<'s>(
     source: &'s Source,
     kind: ManifestKind,
     store: &'s Store,

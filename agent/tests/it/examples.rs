@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::Fixture;
+use tetris_test_support::models::Fixture;
 
 /// Cargo builds examples beside the tests.
 fn example(name: &str) -> PathBuf {

@@ -9,7 +9,7 @@ use tetris_agent::{
     Words,
 };
 
-use crate::common::{Fixture, assert_same, bytes, settle, write_f32};
+use tetris_test_support::models::{Fixture, assert_same, bytes, settle, write_f32};
 
 /// Larger than a new file must be to be shared.
 const LARGE: usize = 5_000_000;

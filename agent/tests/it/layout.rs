@@ -12,7 +12,7 @@ use tetris_agent::{
     PlacedTensor, Region, TensorId,
 };
 
-use crate::common::Fixture;
+use tetris_test_support::models::Fixture;
 
 const LEN: u64 = 200_000;
 

@@ -10,7 +10,7 @@ use tetris_agent::{
     sidecar,
 };
 
-use crate::common::{self, Fixture, assert_same, file_bytes, write_model};
+use tetris_test_support::models::{self, Fixture, assert_same, file_bytes, write_model};
 
 #[test]
 fn the_first_load_publishes_and_the_second_reads_nothing() {
@@ -305,7 +305,7 @@ fn a_changed_file_is_hashed_again() {
 fn a_sharded_directory_is_one_model() {
     let fixture = Fixture::new();
     let dir = fixture.dir().join("sharded");
-    common::write_sharded(&dir);
+    models::write_sharded(&dir);
     let model = fixture.agent.load(&dir).unwrap();
     let names: Vec<_> = model.tensors().map(|tensor| tensor.name()).collect();
     assert_eq!(names.len(), 4);
@@ -319,7 +319,7 @@ fn a_sharded_directory_is_one_model() {
 fn an_index_that_names_a_missing_tensor_is_an_error() {
     let fixture = Fixture::new();
     let dir = fixture.dir().join("sharded");
-    common::write_sharded(&dir);
+    models::write_sharded(&dir);
     let index = dir.join("model.safetensors.index.json");
     let text = std::fs::read_to_string(&index).unwrap();
     std::fs::write(&index, text.replace("b.weight", "c.weight")).unwrap();
@@ -331,7 +331,7 @@ fn an_index_that_names_a_missing_tensor_is_an_error() {
 fn every_dtype_scalars_and_empty_tensors_survive() {
     let fixture = Fixture::new();
     let path = fixture.dir().join("dtypes.safetensors");
-    common::write_all_dtypes(&path);
+    models::write_all_dtypes(&path);
     for _ in 0..2 {
         let model = fixture.agent.load(&path).unwrap();
         assert_same(&model, &path);
@@ -358,7 +358,7 @@ fn a_whole_file_is_shared_by_path() {
     let fixture = Fixture::new();
     let path = fixture.dir().join("model.gguf");
     std::fs::write(&path, vec![7; 9_000_000]).unwrap();
-    common::settle(&path);
+    models::settle(&path);
     let options = LoadOptions::default();
     let file = fixture.agent.share_file(&path, &options).unwrap();
     assert!(file.is_shared());

@@ -1,8 +1,5 @@
-//! The library, and the command `tetris` as its users run it.
+//! The library as programs use it.
 
-#[cfg(feature = "cli")]
-mod cli;
-mod common;
 mod examples;
 mod fresh;
 mod fuzz_corpus;

@@ -1,5 +1,8 @@
 //! Sizes in bytes.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserializer, Serializer};
 
 use crate::number;
@@ -7,7 +10,46 @@ use crate::number;
 const EXPECTING: &str = "a size in bytes, such as 4096 or `8GiB`";
 
 /// Units that a size is written in, each 1024 times the one before.
-const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/// A number of bytes: parsed from `8GiB`, `512M`, `1.5g` or `4096`, shown with three significant digits, as `8.00 GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut value = self.0 as f64;
+        let mut shown = None;
+        for unit in UNITS {
+            if value < 999.5 {
+                break;
+            }
+            value /= 1024.0;
+            shown = Some(unit);
+        }
+        f.pad(&match shown {
+            Some(unit) => format!("{} {unit}", three_digits(value)),
+            None => format!("{} B", self.0),
+        })
+    }
+}
+
+/// Formats a number below 1,000 with three significant digits.
+pub fn three_digits(value: f64) -> String {
+    match value {
+        small if small < 9.995 => format!("{small:.2}"),
+        middle if middle < 99.95 => format!("{middle:.1}"),
+        large => format!("{large:.0}"),
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse(text).map(Self)
+    }
+}
 
 /// The reason that a text is no size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +82,7 @@ pub fn parse(text: &str) -> Result<u64, SizeError> {
 pub fn format(bytes: u64) -> String {
     let mut value = bytes;
     let mut unit = "";
-    for larger in UNITS {
+    for larger in UNITS.into_iter().take(4) {
         if value == 0 || !value.is_multiple_of(1024) {
             break;
         }
@@ -159,6 +201,26 @@ mod tests {
             assert!(error.contains("expected a size"), "{error}");
             assert!(error.ends_with(&format!("found `{text}`")), "{error}");
         }
+    }
+
+    #[test]
+    fn sizes_are_shown_with_three_digits() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1023, "1.00 KiB"),
+            (1536, "1.50 KiB"),
+            ((1 << 20) - 1, "1.00 MiB"),
+            (438 << 20, "438 MiB"),
+            (8 << 30, "8.00 GiB"),
+            (u64::MAX, "16384 PiB"),
+        ] {
+            assert_eq!(Bytes(bytes).to_string(), text);
+        }
+        assert_eq!(
+            format!("{:>8}|{:<8}|", Bytes(7), Bytes(7)),
+            "     7 B|7 B     |"
+        );
     }
 
     #[test]

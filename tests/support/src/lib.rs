@@ -10,6 +10,7 @@
 //! | `gpu_invariants` | invariants of policies under any sequence of events (feature `gpu-policies`) |
 //! | `json_schema` | documents checked against docs/schema.json (feature `json-schema`) |
 //! | [`lease`] | leases of files, held by another process |
+//! | `models` | models, and stores with their agents (feature `models`) |
 //! | [`promql`], [`scrape`] | names in queries of Prometheus, and metrics as text |
 //! | [`reachable`], [`settled`], [`skipped`] | programs for other users, files whose time stamps can be relied on, tests that are left out |
 
@@ -32,6 +33,8 @@ pub mod gpu_world;
 pub mod json_schema;
 pub mod lease;
 pub mod metrics_page;
+#[cfg(feature = "models")]
+pub mod models;
 pub mod promql;
 pub mod reachable;
 pub mod scrape;

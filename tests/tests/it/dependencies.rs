@@ -34,12 +34,17 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 26] = [
+const MAY: [(&str, &[&str]); 27] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
         "tetris-agent",
+        &["tetris-gpu-mirror", "tetris-loader", "tetris-wire"],
+    ),
+    (
+        "tetris-cli",
         &[
+            "tetris-agent",
             "tetris-conventions",
             "tetris-gpu-mirror",
             "tetris-loader",
@@ -48,7 +53,7 @@ const MAY: [(&str, &[&str]); 26] = [
     ),
     ("tetris-conventions", &[]),
     ("tetris-allocator", &[]),
-    ("tetris-python", &["tetris-agent"]),
+    ("tetris-python", &["tetris-agent", "tetris-cli"]),
     ("tetris-wire", &[]),
     ("tetris-gpu-mirror", &["tetris-wire"]),
     ("tetris-reclaimer-core", &["tetris-conventions"]),
@@ -229,6 +234,7 @@ fn cores_and_libraries_without_a_daemon_depend_on_no_runtime() {
     let graph = Graph::read();
     let light = [
         "tetris-agent",
+        "tetris-cli",
         "tetris-gpu-mirror",
         "tetris-loader",
         "tetris-reclaimer-core",

@@ -106,7 +106,7 @@ fn lines_that_were_broken_for_another_width_are_found() {
 #[test]
 fn reports_of_the_command_fit() {
     let Some(folder) = folder_with(&["tetris"]) else {
-        skip!("the command is not built: cargo build -p tetris-agent");
+        skip!("the command is not built: cargo build -p tetris-cli");
     };
     let scratch = Scratch::new().unwrap();
     for name in ["base", "tuned"] {
