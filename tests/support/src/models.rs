@@ -16,6 +16,12 @@ pub struct Fixture {
     pub agent: Agent,
 }
 
+impl Default for Fixture {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Fixture {
     pub fn new() -> Self {
         let store = tempfile::tempdir_in("/dev/shm").unwrap();
