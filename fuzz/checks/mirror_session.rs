@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tetris_gpu_mirror::arena::ArenaConfig;
-use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
-use tetris_gpu_mirror::copy::ExecutorConfig;
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::memory::{DeviceMemory, MemoryKind};
-use tetris_gpu_mirror::protocol::{Acquire, Describe, ModelNamed, PROTOCOL, Reply, Request};
-use tetris_gpu_mirror::residency::{self, DeviceId, ModelKey, TenantId};
-use tetris_gpu_mirror::server::{Limits, ServedDevice, Server, ServerConfig};
+use tetris_gpu_client::{Client, Wanted, WantedModel};
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_device::{DeviceMemory, MemoryKind};
+use tetris_gpu_protocol::{Acquire, Describe, ModelNamed, PROTOCOL, Reply, Request};
+use tetris_gpu_server::arena::ArenaConfig;
+use tetris_gpu_server::copy::ExecutorConfig;
+use tetris_gpu_server::residency::{self, DeviceId, ModelKey, TenantId};
+use tetris_gpu_server::{Limits, ServedDevice, Server, ServerConfig};
 use tetris_store_layout::{
     Access, CreateOptions, Digest, Manifest, ManifestId, ManifestKind, ManifestObject, ObjectKind,
     ObjectRef, Store,

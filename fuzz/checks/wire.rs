@@ -1,7 +1,7 @@
 //! Conditions on any bytes that a socket brings. Shared by the fuzz target and the tests of the GPU
 //! mirror.
 
-use tetris_gpu_mirror::protocol::{self as gpu, Reply, Request};
+use tetris_gpu_protocol::{self as gpu, Reply, Request};
 use tetris_wire::{
     Decode, FRAME_HEADER_BYTES, Frame, FrameDecoder, FrameHeader, MAX_FRAME_BYTES, PREAMBLE_BYTES,
     PreambleDecoder, Protocol, ProtocolError, daemon,

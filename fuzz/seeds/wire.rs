@@ -3,13 +3,13 @@
 //!
 //! A name that begins with `valid` must be accepted, one with `hostile` refused.
 
-use tetris_gpu_mirror::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
-use tetris_gpu_mirror::protocol::{
+use tetris_gpu_device::{DeviceUuid, HANDLE_BYTES, MemoryKind};
+use tetris_gpu_protocol::ModelKey;
+use tetris_gpu_protocol::{
     self as gpu, Acquire, Describe, Description, DeviceEntry, DeviceStatus, Kept, LinkEntry,
     ModelEntry, ModelNamed, ModelState, PlaceEntry, Reason, Refused, Reply, Request, StatusReport,
     TransferEntry,
 };
-use tetris_gpu_mirror::residency::ModelKey;
 use tetris_store_layout::{Digest, ManifestId, ManifestKind, ObjectRef, TensorId, TrustDomain};
 use tetris_wire::daemon::{
     self, BuildRequest, DerivedClaim, ErrorCode, IngestReason, IngestRefusal, Message, RoomReason,

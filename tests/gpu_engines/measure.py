@@ -4,7 +4,7 @@
 
 It needs the programs `tetris` and `tetris-node`: those of the pack, or those of --bin. Each figure is in
 OUT/engines.json as soon as it is taken. A step that fails says why, and the others go on. With --simulated it runs on
-the CPU, with a small model and a mirror without a GPU (the example `simulated` of tetris-gpu-mirror in --bin), to try
+the CPU, with a small model and a mirror without a GPU (the example `simulated` of tetris-gpu-server in --bin), to try
 the program.
 """
 

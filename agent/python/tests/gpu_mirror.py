@@ -22,10 +22,10 @@ CHUNK = "/memfd:tetris-device-chunk"
 
 
 def program() -> str:
-    """The server: the example ``simulated`` of the package ``tetris-gpu-mirror``."""
+    """The server: the example ``simulated`` of the package ``tetris-gpu-server``."""
     found = os.environ.get("TETRIS_SIMULATED_MIRROR")
     if not found:
-        pytest.skip("needs the example simulated of tetris-gpu-mirror: name it in TETRIS_SIMULATED_MIRROR")
+        pytest.skip("needs the example simulated of tetris-gpu-server: name it in TETRIS_SIMULATED_MIRROR")
     return found
 
 

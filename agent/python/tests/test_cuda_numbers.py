@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from process import python
 
-SOURCES = Path(__file__).resolve().parents[2] / "gpu-mirror" / "tests" / "fake-driver"
+SOURCES = Path(__file__).resolve().parents[2] / "gpu" / "server" / "tests" / "fake-driver"
 #: The second of the fake driver's devices, and one that it does not have.
 SECOND, UNKNOWN = b"\xfa" * 15 + b"\x01", b"\x77" * 16
 PREAMBLE = b"TETRGPUM" + struct.pack("<I", 1)

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::Client;
-use tetris_gpu_mirror::memory::DeviceUuid;
-use tetris_gpu_mirror::protocol::{Description, LinkEntry, ModelState};
-use tetris_gpu_mirror::residency::ModelKey;
+use tetris_gpu_client::Client;
+use tetris_gpu_device::DeviceUuid;
+use tetris_gpu_protocol::ModelKey;
+use tetris_gpu_protocol::{Description, LinkEntry, ModelState};
 use tetris_store_layout::Digest;
 
 use super::named::NamedModel;
@@ -58,7 +58,7 @@ impl Registry {
         let named = self.named();
         let keys: Vec<_> = named.iter().flat_map(NamedModel::parts).copied().collect();
         let state = client.describe(uuid, &keys)?;
-        let transfer = |one: &tetris_gpu_mirror::protocol::TransferEntry| {
+        let transfer = |one: &tetris_gpu_protocol::TransferEntry| {
             let model = one.model.and_then(|key| model_of(&named, key));
             (model, one.bytes_left)
         };

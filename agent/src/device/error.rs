@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use tetris_gpu_mirror::client::ClientError;
-use tetris_gpu_mirror::memory::MemoryError;
-use tetris_gpu_mirror::protocol::Reason;
+use tetris_gpu_client::ClientError;
+use tetris_gpu_device::MemoryError;
+use tetris_gpu_protocol::Reason;
 use thiserror::Error;
 
 use super::Target;

@@ -3,10 +3,10 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{Acquired, Arrivals, ClientError, OnDevice};
-use tetris_gpu_mirror::memory::StreamHandle;
-use tetris_gpu_mirror::memory::{DeviceMemory, MemoryKind};
-use tetris_gpu_mirror::protocol::Kept;
+use tetris_gpu_client::{Acquired, Arrivals, ClientError, OnDevice};
+use tetris_gpu_device::StreamHandle;
+use tetris_gpu_device::{DeviceMemory, MemoryKind};
+use tetris_gpu_protocol::Kept;
 use tetris_store_layout::ObjectId;
 
 /// Longest wait of a stream for an object. Afterwards the stream goes on without it, and the check

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tetris_gpu_mirror::client::{Arrivals, ClientError, OnDevice};
-use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::memory::StreamHandle;
-use tetris_gpu_mirror::protocol::Kept;
+use tetris_gpu_client::{Arrivals, ClientError, OnDevice};
+use tetris_gpu_device::MemoryKind;
+use tetris_gpu_device::StreamHandle;
+use tetris_gpu_protocol::Kept;
 use tetris_store_layout::{ObjectId, ObjectRef};
 
 use super::held::Held;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tetris_gpu_mirror::client::{ClientError, Wanted};
-use tetris_gpu_mirror::protocol::MAX_MODEL_OBJECTS;
+use tetris_gpu_client::{ClientError, Wanted};
+use tetris_gpu_protocol::MAX_MODEL_OBJECTS;
 use tetris_store_layout::{Dtype, ObjectRef, TensorId};
 
 use super::held::Held;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_gpu_mirror::protocol::Kept;
+use tetris_gpu_protocol::Kept;
 
 use super::lease::Lease;
 use super::{DeviceError, DeviceTensor, Location};

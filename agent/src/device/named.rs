@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use tetris_gpu_mirror::client::ClientError;
-use tetris_gpu_mirror::protocol::{MAX_NAMED_MODELS, ModelEntry, ModelState};
-use tetris_gpu_mirror::residency::{ModelKey, ModelSpec, Part};
+use tetris_gpu_client::ClientError;
+use tetris_gpu_protocol::{MAX_NAMED_MODELS, ModelEntry, ModelState};
+use tetris_gpu_protocol::{ModelKey, ModelSpec, Part};
 use tetris_store_layout::{Digest, ObjectRef};
 
 use super::DeviceError;

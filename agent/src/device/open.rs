@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{Client, Waiting, Wanted};
-use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_number};
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::memory::{DeviceMemory, DeviceUuid, MemoryError, MemoryKind};
+use tetris_gpu_client::{Client, Waiting, Wanted};
+use tetris_gpu_device::cuda::{IpcDevice, VmmDevice, device_number};
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_device::{DeviceMemory, DeviceUuid, MemoryError, MemoryKind};
 
 use super::held::Held;
 use super::{DeviceError, Location, Target};

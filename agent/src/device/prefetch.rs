@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tetris_gpu_mirror::client::{Client, Prefetched, Wanted};
-use tetris_gpu_mirror::memory::DeviceUuid;
+use tetris_gpu_client::{Client, Prefetched, Wanted};
+use tetris_gpu_device::DeviceUuid;
 use tetris_store_layout::Digest;
 
 use super::describe::identity;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tetris_gpu_mirror::client::settle_unmapping;
+use tetris_gpu_client::settle_unmapping;
 use tetris_store_layout::{Digest, ObjectRef};
 
 use super::Target;

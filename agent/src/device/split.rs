@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{Wanted, WantedModel};
+use tetris_gpu_client::{Wanted, WantedModel};
 use tetris_store_layout::{ObjectId, ObjectRef};
 
 use super::DeviceError;

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::Client;
-use tetris_gpu_mirror::memory::cuda::{device_number, is_initialized};
-use tetris_gpu_mirror::memory::{DeviceUuid, MemoryKind};
-use tetris_gpu_mirror::protocol::{DeviceEntry, StatusReport};
+use tetris_gpu_client::Client;
+use tetris_gpu_device::cuda::{device_number, is_initialized};
+use tetris_gpu_device::{DeviceUuid, MemoryKind};
+use tetris_gpu_protocol::{DeviceEntry, StatusReport};
 
 use super::{DeviceError, Location};
 use crate::Agent;

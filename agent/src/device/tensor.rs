@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_gpu_mirror::memory::StreamHandle;
+use tetris_gpu_device::StreamHandle;
 use tetris_store_layout::{Dtype, ObjectId, TensorId};
 
 use super::lease::Lease;

@@ -1,7 +1,7 @@
 //! Sockets between processes of a node, of which either side may be hostile.
 //!
 //! The protocol of the node daemon (LAYOUT.md 11, messages in [`daemon`]) and that of the GPU
-//! mirror (`agent/gpu-mirror/PROTOCOL.md`) are built on it: a preamble, then frames, some with
+//! mirror (`agent/gpu/PROTOCOL.md`) are built on it: a preamble, then frames, some with
 //! descriptors.
 //!
 //! | part | contents | I/O |

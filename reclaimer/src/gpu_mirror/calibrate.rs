@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tetris_gpu_mirror::copy::{
+use tetris_gpu_device::{DeviceMemory, HostSlice, MemoryError, Protection};
+use tetris_gpu_server::copy::{
     DEFAULT_GROUP_BYTES, DEFAULT_SIZES, Sample, best_group_bytes, measure,
 };
-use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, MemoryError, Protection};
 
 /// No run begins after this. A run copies [`MOST_BYTES`] and a little more: 56 ms at 10 GB/s.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -117,7 +117,7 @@ fn samples<D: DeviceMemory>(
 
 #[cfg(test)]
 mod tests {
-    use tetris_gpu_mirror::memory::host::{Faults, HostDevice};
+    use tetris_gpu_device::host::{Faults, HostDevice};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use tetris_gpu_mirror::protocol::MAX_DEVICES;
+use tetris_gpu_protocol::MAX_DEVICES;
 
 use super::GpuMirrorConfig;
 use crate::field_error::FieldError;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::arena::ArenaConfig;
-use tetris_gpu_mirror::server::{DEFAULT_KEEP_PINNED, DEFAULT_TTFT, Limits};
+use tetris_gpu_server::arena::ArenaConfig;
+use tetris_gpu_server::{DEFAULT_KEEP_PINNED, DEFAULT_TTFT, Limits};
 
 use crate::store::OpenStore;
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_gpu_mirror::copy::ExecutorConfig;
-use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_count};
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
-use tetris_gpu_mirror::residency::{self, DeviceId};
-use tetris_gpu_mirror::server::{
+use tetris_gpu_device::cuda::{IpcDevice, VmmDevice, device_count};
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_device::{DeviceMemory, MemoryError};
+use tetris_gpu_server::copy::ExecutorConfig;
+use tetris_gpu_server::residency::{self, DeviceId};
+use tetris_gpu_server::{
     DEFAULT_MEMORY_PATIENCE, ServedDevice, Server, ServerConfig, ServerError, TemplateConfig,
 };
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError, Protection, switch_of};
-use tetris_gpu_mirror::residency::DeviceId;
-use tetris_gpu_mirror::server::{DeviceLinks, Server};
+use tetris_gpu_device::{DeviceMemory, MemoryError, Protection, switch_of};
+use tetris_gpu_server::residency::DeviceId;
+use tetris_gpu_server::{DeviceLinks, Server};
 
 use super::GpuMirrorConfig;
 
@@ -111,7 +111,7 @@ fn light_bytes(rate: u64, ms: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tetris_gpu_mirror::memory::host::HostDevice;
+    use tetris_gpu_device::host::HostDevice;
 
     use super::*;
 

@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use tetris_gpu_mirror::memory::MemoryError;
-use tetris_gpu_mirror::server::ServerError;
+use tetris_gpu_device::MemoryError;
+use tetris_gpu_server::ServerError;
 
 use super::orders::{Order, Orders, Wanted};
 use super::{GpuMirrorConfig, GpuMirrorView, Opened};

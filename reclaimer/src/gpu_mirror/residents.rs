@@ -1,10 +1,10 @@
 //! Objects in device memory, for the inventory.
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::memory::DeviceUuid;
-use tetris_gpu_mirror::residency::TenantId;
-use tetris_gpu_mirror::server::Counters;
-use tetris_gpu_mirror::server::Resident;
+use tetris_gpu_device::DeviceUuid;
+use tetris_gpu_server::Counters;
+use tetris_gpu_server::Resident;
+use tetris_gpu_server::residency::TenantId;
 
 use super::GpuMirrorStatus;
 use crate::report::{GpuStatus, GpuStoreStatus};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tetris_gpu_mirror::residency::TenantId;
+use tetris_gpu_server::residency::TenantId;
 use tetris_store_layout::Store;
 
 use super::{GpuMirrorConfig, GpuMirrorView, Opened, Serves};

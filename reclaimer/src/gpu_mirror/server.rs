@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tetris_gpu_mirror::memory::DeviceMemory;
-use tetris_gpu_mirror::residency::TenantId;
-use tetris_gpu_mirror::server::{Limits, Report, Resident, Server, ServerError};
+use tetris_gpu_device::DeviceMemory;
+use tetris_gpu_server::residency::TenantId;
+use tetris_gpu_server::{Limits, Report, Resident, Server, ServerError};
 use tetris_store_layout::Store;
 
 /// A server over any kind of devices.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::residency::TenantId;
-use tetris_gpu_mirror::server::Report;
+use tetris_gpu_server::Report;
+use tetris_gpu_server::residency::TenantId;
 
 use super::Implementation;
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{Client, ClientError, Wanted, WantedModel};
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::memory::{MemoryError, MemoryKind};
+use tetris_gpu_client::{Client, ClientError, Wanted, WantedModel};
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_device::{MemoryError, MemoryKind};
 use tetris_store_layout::{Access, CreateOptions, Store};
 
 use super::devices::serve;
@@ -339,7 +339,7 @@ fn a_server_that_can_never_start_is_not_tried_again() {
     let mut tries = 0;
     let found = opened(&config, &view, &Orders::default(), |_| {
         tries += 1;
-        Err(tetris_gpu_mirror::server::ServerError::Devices { most: 64 })
+        Err(tetris_gpu_server::ServerError::Devices { most: 64 })
     });
     assert!(found.is_none());
     assert_eq!(tries, 1);

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tetris_gpu_mirror::residency::TenantId;
-use tetris_gpu_mirror::server::Report;
+use tetris_gpu_server::Report;
+use tetris_gpu_server::residency::TenantId;
 
 use super::residents::{StoreResidents, gpus, residents};
 use super::{GpuMirrorStatus, Implementation, Serves};

@@ -5,8 +5,8 @@ use std::fmt;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-use tetris_gpu_mirror::memory::DeviceMode;
-use tetris_gpu_mirror::server::{Counters, DeviceReport, TenantReport};
+use tetris_gpu_device::DeviceMode;
+use tetris_gpu_server::{Counters, DeviceReport, TenantReport};
 
 use super::families::{Families, Labels};
 use crate::gpu_mirror::GpuMirrorStatus;

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::setpriority_process;
-use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
-use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::protocol::{
+use tetris_gpu_client::{Client, Wanted, WantedModel};
+use tetris_gpu_device::MemoryKind;
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_protocol::{
     Acquire, MAX_MODEL_OBJECTS, MAX_OBJECTS_PER_MESSAGE, ModelNamed, PROTOCOL, Reply, Request,
 };
 use tetris_hostile::cgroup::Cgroup;

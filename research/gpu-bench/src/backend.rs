@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::compute::Compute;
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::memory::cuda::VmmDevice;
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
+use tetris_gpu_device::cuda::VmmDevice;
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_device::{DeviceMemory, MemoryError};
 
 /// The device that a process opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

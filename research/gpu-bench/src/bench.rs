@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tetris_gpu_mirror::memory::DeviceInfo;
+use tetris_gpu_device::DeviceInfo;
 use tetris_store_layout::Store;
 
 use crate::BenchError;

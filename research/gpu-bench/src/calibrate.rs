@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tetris_gpu_mirror::copy::{DEFAULT_GROUP_BYTES, DEFAULT_SIZES, best_group_bytes, measure};
-use tetris_gpu_mirror::memory::{HostSlice, MemoryKind, Protection};
+use tetris_gpu_device::{HostSlice, MemoryKind, Protection};
+use tetris_gpu_server::copy::{DEFAULT_GROUP_BYTES, DEFAULT_SIZES, best_group_bytes, measure};
 
 use crate::BenchError;
 use crate::backend::Backend;

@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::compute::ComputeError;
-use tetris_gpu_mirror::client::ClientError;
-use tetris_gpu_mirror::copy::CopyError;
-use tetris_gpu_mirror::memory::MemoryError;
-use tetris_gpu_mirror::server::ServerError;
+use tetris_gpu_client::ClientError;
+use tetris_gpu_device::MemoryError;
+use tetris_gpu_server::ServerError;
+use tetris_gpu_server::copy::CopyError;
 use tetris_store_layout::{MapError, ObjectId, PublishError, StoreError};
 use thiserror::Error;
 

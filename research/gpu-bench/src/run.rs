@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::ValueEnum;
-use tetris_gpu_mirror::memory::cuda::VmmDevice;
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::memory::{DeviceInfo, MemoryError};
+use tetris_gpu_device::cuda::VmmDevice;
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_device::{DeviceInfo, MemoryError};
 use tetris_store_layout::{CreateOptions, Store};
 
 use crate::backend::{Backend, DeviceChoice};

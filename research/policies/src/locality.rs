@@ -9,7 +9,9 @@
 
 use std::cmp::Reverse;
 
-use tetris_scaler_dispatch::gpu::{GlobalQueue, GpuId, GpuPolicy, ModelId, Pool, Waiting};
+use tetris_scaler_dispatch::gpu::{
+    GlobalQueue, GpuId, GpuPolicy, ModelId, Pool, Waiting, transfer_us,
+};
 
 /// LALB and LALBO3. With a limit of 0 it is LALB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,13 +132,21 @@ enum Place {
     Nowhere,
 }
 
+/// Time to load the whole model from the host with nothing beside it, as profiled, in microseconds.
+fn profiled_load_us(pool: &Pool, id: ModelId) -> u64 {
+    pool.model(id).map_or(0, |model| {
+        let transfer = transfer_us(model.bytes(), pool.topology.host_bytes_per_s);
+        model.setup_us.saturating_add(transfer)
+    })
+}
+
 /// Algorithm 2.
 fn place(now_us: u64, pool: &Pool, gpu: GpuId, model: ModelId) -> Place {
     let idle = pool.holders(model).find(|(_, holder)| holder.is_idle());
     if let Some((other, _)) = idle {
         return Place::Run(other);
     }
-    let load_us = pool.profiled_load_us(model);
+    let load_us = profiled_load_us(pool, model);
     let busy = pool
         .holders(model)
         .find(|(_, holder)| pool.busy_us(now_us, holder) < load_us);

@@ -142,9 +142,10 @@ fn victims(pool: &Pool, gpu: GpuId, rules: TorporRules) -> Vec<ModelId> {
             return (false, false, used_us);
         }
         let topology = &pool.topology;
+        let node = |id| topology.gpu(id).map(|gpu| gpu.node);
         let replica = pool
             .holders(id)
-            .any(|(other, _)| other != gpu && topology.same_node(other, gpu));
+            .any(|(other, _)| other != gpu && node(other) == node(gpu));
         let model = pool.model(id);
         let light = model.is_some_and(|model| is_light(model, topology, rules.light_permille));
         (!replica, !light, used_us)

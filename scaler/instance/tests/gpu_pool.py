@@ -26,7 +26,7 @@ class Mirror:
     """A mirror with one simulated device over a store."""
 
     def __init__(self, store: Path, socket: Path, device_bytes: int) -> None:
-        path = program("TETRIS_SIMULATED_MIRROR", "the example simulated of tetris-gpu-mirror")
+        path = program("TETRIS_SIMULATED_MIRROR", "the example simulated of tetris-gpu-server")
         self._command = [path, str(store), str(socket), str(device_bytes)]
         self._start()
 

@@ -231,7 +231,7 @@ def test_options_of_one_model_and_of_executors_do_not_mix(repository: Path) -> N
 
 
 def test_without_a_store_or_models_it_does_not_start(repository: Path, tmp_path: Path, store: Path) -> None:
-    program("TETRIS_SIMULATED_MIRROR", "the example simulated of tetris-gpu-mirror")
+    program("TETRIS_SIMULATED_MIRROR", "the example simulated of tetris-gpu-server")
     with executor(tmp_path, store / "gpu") as empty:
         assert empty.wait() == 1
         assert "without a folder" in empty.said()
@@ -298,7 +298,7 @@ def test_the_gateway_gives_orders_with_a_token_at_their_own_port(repository: Pat
 def test_a_full_device_refuses_and_serves_again_when_there_is_room(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program("TETRIS_SIMULATED_MIRROR", "the example simulated of tetris-gpu-mirror")
+    program("TETRIS_SIMULATED_MIRROR", "the example simulated of tetris-gpu-server")
     import tetris.gpu
 
     repository = tmp_path / "repository"

@@ -34,19 +34,27 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 27] = [
+const MAY: [(&str, &[&str]); 30] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
         "tetris-agent",
-        &["tetris-gpu-mirror", "tetris-loader", "tetris-wire"],
+        &[
+            "tetris-gpu-client",
+            "tetris-gpu-device",
+            "tetris-gpu-protocol",
+            "tetris-loader",
+            "tetris-wire",
+        ],
     ),
     (
         "tetris-cli",
         &[
             "tetris-agent",
             "tetris-conventions",
-            "tetris-gpu-mirror",
+            "tetris-gpu-client",
+            "tetris-gpu-device",
+            "tetris-gpu-protocol",
             "tetris-loader",
             "tetris-wire",
         ],
@@ -55,7 +63,16 @@ const MAY: [(&str, &[&str]); 27] = [
     ("tetris-allocator", &[]),
     ("tetris-python", &["tetris-agent", "tetris-cli"]),
     ("tetris-wire", &[]),
-    ("tetris-gpu-mirror", &["tetris-wire"]),
+    ("tetris-gpu-device", &[]),
+    ("tetris-gpu-protocol", &["tetris-gpu-device", "tetris-wire"]),
+    (
+        "tetris-gpu-client",
+        &["tetris-gpu-device", "tetris-gpu-protocol", "tetris-wire"],
+    ),
+    (
+        "tetris-gpu-server",
+        &["tetris-gpu-device", "tetris-gpu-protocol", "tetris-wire"],
+    ),
     ("tetris-reclaimer-core", &["tetris-conventions"]),
     (
         "tetris-node",
@@ -63,7 +80,9 @@ const MAY: [(&str, &[&str]); 27] = [
             "tetris-allocator",
             "tetris-conventions",
             "tetris-reclaimer-core",
-            "tetris-gpu-mirror",
+            "tetris-gpu-device",
+            "tetris-gpu-protocol",
+            "tetris-gpu-server",
             "tetris-loader",
             "tetris-sandbox",
             "tetris-service-kit",
@@ -235,7 +254,10 @@ fn cores_and_libraries_without_a_daemon_depend_on_no_runtime() {
     let light = [
         "tetris-agent",
         "tetris-cli",
-        "tetris-gpu-mirror",
+        "tetris-gpu-client",
+        "tetris-gpu-device",
+        "tetris-gpu-protocol",
+        "tetris-gpu-server",
         "tetris-loader",
         "tetris-reclaimer-core",
         "tetris-scaler-core",
@@ -247,6 +269,16 @@ fn cores_and_libraries_without_a_daemon_depend_on_no_runtime() {
             assert!(!all.contains(heavy), "{package} builds {heavy}");
         }
     }
+}
+
+#[test]
+fn only_the_node_links_the_server_of_the_mirror_and_it_links_no_client() {
+    let graph = Graph::read();
+    for package in ["tetris-agent", "tetris-cli", "tetris-python"] {
+        let all = graph.closure(package);
+        assert!(!all.contains("tetris-gpu-server"), "{package}");
+    }
+    assert!(!graph.closure("tetris-node").contains("tetris-gpu-client"));
 }
 
 #[test]

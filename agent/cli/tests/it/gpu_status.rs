@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
-use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::residency::{DeviceId, TenantId};
-use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig};
+use tetris_gpu_client::{Client, Wanted, WantedModel};
+use tetris_gpu_device::MemoryKind;
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_server::residency::{DeviceId, TenantId};
+use tetris_gpu_server::{ServedDevice, Server, ServerConfig};
 use tetris_store_layout::{Access, Store};
 
 use crate::site::{Site, run, tetris};

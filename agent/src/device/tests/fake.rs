@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{Arrivals, ClientError, OnDevice};
-use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::memory::StreamHandle;
-use tetris_gpu_mirror::protocol::Kept;
+use tetris_gpu_client::{Arrivals, ClientError, OnDevice};
+use tetris_gpu_device::MemoryKind;
+use tetris_gpu_device::StreamHandle;
+use tetris_gpu_protocol::Kept;
 use tetris_store_layout::{ObjectId, ObjectRef};
 
 use crate::device::held::Held;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::ClientError;
-use tetris_gpu_mirror::memory::MemoryKind;
+use tetris_gpu_client::ClientError;
+use tetris_gpu_device::MemoryKind;
 use tetris_store_layout::ObjectRef;
 
 use super::fake::{Fake, Fate};

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use safetensors::tensor::TensorView;
 use tempfile::TempDir;
-use tetris_gpu_mirror::client::{ClientError, WantedModel};
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::protocol::Reason;
-use tetris_gpu_mirror::residency::{DeviceId, TenantId};
-use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig};
+use tetris_gpu_client::{ClientError, WantedModel};
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_protocol::Reason;
+use tetris_gpu_server::residency::{DeviceId, TenantId};
+use tetris_gpu_server::{ServedDevice, Server, ServerConfig};
 use tetris_store_layout::{CreateOptions, Dtype, Store};
 
 use crate::detached::Region;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
-use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::memory::host::HostDevice;
+use tetris_gpu_client::{Client, Wanted, WantedModel};
+use tetris_gpu_device::MemoryKind;
+use tetris_gpu_device::host::HostDevice;
 
 use nix::sys::signal::Signal;
 use tetris_store_layout::Reclaimed;

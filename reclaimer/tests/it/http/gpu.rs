@@ -99,7 +99,7 @@ fn a_mirror_without_a_driver_is_down_and_counts_zero() {
         running: false,
         reason: Some("no driver".to_owned()),
         missing_devices: 0,
-        report: tetris_gpu_mirror::server::Report::default(),
+        report: tetris_gpu_server::Report::default(),
         stores: std::collections::BTreeMap::new(),
     });
     let up = scrape.value("tetris_gpu_mirror_up", &[("implementation", "cuda")]);

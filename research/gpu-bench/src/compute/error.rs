@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use tetris_gpu_mirror::memory::MemoryError;
+use tetris_gpu_device::MemoryError;
 
 /// The reason a product failed.
 #[derive(Debug, Error)]

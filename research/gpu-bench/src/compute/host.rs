@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Compute, ComputeError, Element, Product};
-use tetris_gpu_mirror::memory::host::{HostDevice, HostMapping, HostStream};
-use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, MemoryError};
+use tetris_gpu_device::host::{HostDevice, HostMapping, HostStream};
+use tetris_gpu_device::{DeviceMemory, HostSlice, MemoryError};
 
 /// Number of partial sums, the same as the number of lanes of a warp.
 const LANES: usize = 32;

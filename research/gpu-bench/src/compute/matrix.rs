@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::ComputeError;
-use tetris_gpu_mirror::memory::{Mapped, MemoryError, Protection, check_inside};
+use tetris_gpu_device::{Mapped, MemoryError, Protection, check_inside};
 
 /// Maximum length of a side, in elements: kernels count in 32 bits, in steps of 32.
 pub const MAX_SIDE: u32 = i32::MAX as u32;

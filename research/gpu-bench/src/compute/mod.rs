@@ -20,7 +20,7 @@ mod matrix;
 mod product;
 mod workspace;
 
-use tetris_gpu_mirror::memory::DeviceMemory;
+use tetris_gpu_device::DeviceMemory;
 
 pub use error::ComputeError;
 pub use host::HostKernels;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{ComputeError, Matrix, Vector};
-use tetris_gpu_mirror::memory::Mapped;
+use tetris_gpu_device::Mapped;
 
 /// `output = matrix * input`, or `output += matrix * input`.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ComputeError, Element, Matrix, Vector};
-use tetris_gpu_mirror::memory::{
+use tetris_gpu_device::{
     DeviceMemory, HostBytes, HostSlice, Mapped, MemoryError, Protection, check_inside,
 };
 

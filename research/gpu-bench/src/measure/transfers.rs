@@ -1,6 +1,6 @@
 //! Copies from the store to the device, against plain copies from pinned memory.
 
-use tetris_gpu_mirror::copy::LEAST_REGISTERED_BYTES;
+use tetris_gpu_server::copy::LEAST_REGISTERED_BYTES;
 
 use super::{Measure, Needs};
 use crate::BenchError;

@@ -7,7 +7,7 @@ mod publish;
 mod shapes;
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::client::WantedModel;
+use tetris_gpu_client::WantedModel;
 use tetris_store_layout::ObjectRef;
 
 pub(crate) use file::{Header, write_file};

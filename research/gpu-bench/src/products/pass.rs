@@ -126,7 +126,7 @@ pub(crate) fn check(
 
 #[cfg(test)]
 mod tests {
-    use tetris_gpu_mirror::memory::host::HostDevice;
+    use tetris_gpu_device::host::HostDevice;
     use tetris_store_layout::CreateOptions;
 
     use super::*;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::compute::{Matrix, Workspace};
-use tetris_gpu_mirror::client::Acquired;
+use tetris_gpu_client::Acquired;
 use tetris_store_layout::{Access, ObjectId, Store};
 
 use super::ModelMatrix;

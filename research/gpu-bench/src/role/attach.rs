@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::client::Acquired;
-use tetris_gpu_mirror::memory::{HostSlice, Protection};
+use tetris_gpu_client::Acquired;
+use tetris_gpu_device::{HostSlice, Protection};
 use tetris_store_layout::ObjectRef;
 
 use super::turns::{Turn, attach};

@@ -17,8 +17,8 @@ pub mod turns;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::memory::cuda::VmmDevice;
-use tetris_gpu_mirror::memory::host::HostDevice;
+use tetris_gpu_device::cuda::VmmDevice;
+use tetris_gpu_device::host::HostDevice;
 
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::client::{Client, Wanted};
+use tetris_gpu_client::{Client, Wanted};
 use tetris_store_layout::Store;
 
 use super::turns::attach;

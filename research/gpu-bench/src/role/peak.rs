@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::memory::{HostSlice, Protection};
+use tetris_gpu_device::{HostSlice, Protection};
 
 use super::attach::buffer_bytes;
 use crate::BenchError;

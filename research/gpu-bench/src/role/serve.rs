@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::arena::ArenaConfig;
-use tetris_gpu_mirror::copy::ExecutorConfig;
-use tetris_gpu_mirror::residency::{self, DeviceId, TenantId};
-use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig};
+use tetris_gpu_server::arena::ArenaConfig;
+use tetris_gpu_server::copy::ExecutorConfig;
+use tetris_gpu_server::residency::{self, DeviceId, TenantId};
+use tetris_gpu_server::{ServedDevice, Server, ServerConfig};
 use tetris_store_layout::Store;
 
 use crate::BenchError;

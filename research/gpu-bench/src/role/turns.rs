@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::client::{Acquired, Client, Wanted};
+use tetris_gpu_client::{Acquired, Client, Wanted};
 
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tetris_gpu_mirror::client::Acquired;
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::memory::host::HostQueue;
+use tetris_gpu_client::Acquired;
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_device::host::HostQueue;
 use tetris_store_layout::{Access, ObjectRef, Store};
 
 use super::node::Node;
@@ -123,7 +123,7 @@ fn queue(
     model: &BenchModel,
     invocation: &Invocation,
     (stream, held): (&HostQueue, &Arc<Acquired<HostDevice>>),
-    waits: &tetris_gpu_mirror::client::Arrivals,
+    waits: &tetris_gpu_client::Arrivals,
     clock: &Arc<Clock>,
     ends: &Arc<Vec<Ends>>,
     wrong: &Arc<AtomicUsize>,

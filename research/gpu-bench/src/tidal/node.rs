@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tetris_gpu_mirror::client::{Acquired, Client, Wanted};
-use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::memory::host::{HostDevice, LinkCosts};
-use tetris_gpu_mirror::protocol::Kept;
-use tetris_gpu_mirror::residency::{self, DeviceId, TenantId};
-use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig, TemplateConfig};
+use tetris_gpu_client::{Acquired, Client, Wanted};
+use tetris_gpu_device::MemoryKind;
+use tetris_gpu_device::host::{HostDevice, LinkCosts};
+use tetris_gpu_protocol::Kept;
+use tetris_gpu_server::residency::{self, DeviceId, TenantId};
+use tetris_gpu_server::{ServedDevice, Server, ServerConfig, TemplateConfig};
 use tetris_store_layout::{CreateOptions, Store};
 
 use crate::BenchError;

@@ -8,7 +8,7 @@ use crate::taken::{list, named};
 
 const SOURCES: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../../agent/gpu-mirror/tests/fake-driver"
+    "/../../agent/gpu/server/tests/fake-driver"
 );
 
 /// Builds the fake driver into `folder`.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tetris_gpu_mirror::memory::cuda::device_count;
+use tetris_gpu_device::cuda::device_count;
 
 use crate::site::{Site, bare, run};
 

@@ -124,14 +124,6 @@ impl Pool {
         self.model(request.model).map_or(0, |model| model.infer_us)
     }
 
-    /// Time to load the whole model from the host with nothing beside it, as profiled, in microseconds.
-    pub fn profiled_load_us(&self, id: ModelId) -> u64 {
-        self.model(id).map_or(0, |model| {
-            let transfer = transfer_us(model.bytes(), self.topology.host_bytes_per_s);
-            model.setup_us.saturating_add(transfer)
-        })
-    }
-
     /// True if the function is so far from its SLO that it waits behind others.
     pub fn is_low(&self, function: u32) -> bool {
         self.attainment.is_low(function)

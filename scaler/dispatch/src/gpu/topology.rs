@@ -45,12 +45,6 @@ impl Topology {
         self.ids()
             .filter(move |&other| other != id && self.gpu(other).map(|gpu| gpu.switch) == switch)
     }
-
-    /// Returns true if the GPUs are in the same node.
-    pub fn same_node(&self, one: GpuId, other: GpuId) -> bool {
-        let node = |id| self.gpu(id).map(|gpu| gpu.node);
-        node(one) == node(other)
-    }
 }
 
 /// Time to move `bytes`, in microseconds, rounded up; 0 if `bytes` is.

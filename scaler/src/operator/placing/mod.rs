@@ -4,7 +4,7 @@
 //! gated pod gets a node of its Deployment's plan that lacks an instance, if that still has room,
 //! else another one. A pod whose node does not take it is deleted, and that node is left out.
 //! Every replica remembers; the leader writes. Gated pods of other owners prefer the nodes that have
-//! most of their model: see [`model_pods`].
+//! most of their model.
 
 mod memory;
 mod model_pods;

@@ -9,8 +9,8 @@ use cudarc::driver::sys;
 
 use super::PTX;
 use crate::compute::{Element, Product};
-use tetris_gpu_mirror::memory::cuda::{CudaContext, check};
-use tetris_gpu_mirror::memory::{Mapped, MemoryError};
+use tetris_gpu_device::cuda::{CudaContext, check};
+use tetris_gpu_device::{Mapped, MemoryError};
 
 /// Number of bytes that the wide kernels read at a time.
 const WIDE_BYTES: u64 = 16;

@@ -8,8 +8,8 @@ use cudarc::driver::sys;
 
 use super::CudaKernels;
 use crate::compute::{ComputeError, Product};
-use tetris_gpu_mirror::memory::cuda::{CudaStream, check};
-use tetris_gpu_mirror::memory::{Mapped, MemoryError};
+use tetris_gpu_device::cuda::{CudaStream, check};
+use tetris_gpu_device::{Mapped, MemoryError};
 
 /// Block size for which the kernels are written: eight warps, one for each row.
 const THREADS: u32 = 256;

@@ -4,7 +4,7 @@ mod kernels;
 mod launch;
 
 use super::{Compute, ComputeError, Product};
-use tetris_gpu_mirror::memory::cuda::{CudaStream, IpcDevice, IpcMapping, VmmDevice, VmmMapping};
+use tetris_gpu_device::cuda::{CudaStream, IpcDevice, IpcMapping, VmmDevice, VmmMapping};
 
 pub use kernels::CudaKernels;
 

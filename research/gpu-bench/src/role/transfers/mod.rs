@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::copy::Executor;
+use tetris_gpu_server::copy::Executor;
 use tetris_store_layout::Store;
 
 use self::target::Target;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tetris_gpu_mirror::arena::{Arena, ChunkId};
-use tetris_gpu_mirror::copy::{Executor, Report, StorePages, TransferPlan};
-use tetris_gpu_mirror::memory::{HostSlice, Mapped, Protection};
-use tetris_gpu_mirror::residency::Copy;
+use tetris_gpu_device::{HostSlice, Mapped, Protection};
+use tetris_gpu_server::arena::{Arena, ChunkId};
+use tetris_gpu_server::copy::{Executor, Report, StorePages, TransferPlan};
+use tetris_gpu_server::residency::Copy;
 use tetris_store_layout::{ObjectId, Store};
 
 use super::TransfersJob;

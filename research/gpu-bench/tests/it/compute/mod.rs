@@ -14,9 +14,9 @@ use proptest::test_runner::TestRunner;
 use tetris_gpu_bench::compute::{
     Compute, ComputeError, Element, MAX_SIDE, Matrix, Product, Vector, Workspace,
 };
-use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice};
-use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, MemoryError, Protection};
+use tetris_gpu_device::cuda::{IpcDevice, VmmDevice};
+use tetris_gpu_device::host::HostDevice;
+use tetris_gpu_device::{DeviceMemory, HostSlice, MemoryError, Protection};
 
 use self::cases::{Case, cases};
 use crate::fake;
