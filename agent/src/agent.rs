@@ -11,7 +11,6 @@ use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError, TensorId, T
 use crate::daemon::{Absence, DaemonClient, Patience};
 use crate::load::LoadContext;
 use crate::model::{Model, SharedFile};
-use crate::model_file::ModelFile;
 use crate::options::LoadOptions;
 use crate::private_reason::{PrivateReason, Unavailable};
 use crate::report::LoadReport;
@@ -291,14 +290,6 @@ impl Agent {
     ) -> Option<NotWorthSharing> {
         self.store()?;
         NotWorthSharing::of(source, options)
-    }
-
-    /// Opens a safetensors file and reads its header; its tensors are loaded when they are asked for.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is no valid safetensors file.
-    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<ModelFile, LoadError> {
-        ModelFile::open(self.clone(), path.as_ref())
     }
 
     /// Counts a load that began at `begun`.

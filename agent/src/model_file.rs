@@ -24,6 +24,16 @@ pub struct ModelFile {
     header: Header,
 }
 
+impl Agent {
+    /// Opens a safetensors file and reads its header; its tensors are loaded when they are asked for.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no valid safetensors file.
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<ModelFile, LoadError> {
+        ModelFile::open(self.clone(), path.as_ref())
+    }
+}
+
 impl ModelFile {
     pub(crate) fn open(agent: Agent, path: &Path) -> Result<Self, LoadError> {
         let source = Source::open(path)?;

@@ -51,8 +51,8 @@ pub use self::health::Health;
 pub use self::limits::Limits;
 pub use self::network::NetworkConfig;
 pub(crate) use self::network::not_of_this_machine;
-pub use self::pages::OBSERVED_HEADER;
 pub(crate) use self::pages::{answer, with_models};
+pub use self::render::OBSERVED_HEADER;
 pub use self::source::{PageSource, gated};
 
 mod access;

@@ -20,9 +20,6 @@ use super::negotiate::{accepts_gzip, matches};
 use super::render::{Job, Page};
 use crate::report::NodeStatus;
 
-/// Header that says when the pass ended that a page tells of, in milliseconds since the epoch.
-pub const OBSERVED_HEADER: &str = "tetris-observed-ms";
-
 /// A path with a page behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Endpoint {

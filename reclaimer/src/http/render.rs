@@ -15,9 +15,11 @@ use serde::Serialize;
 use super::failed;
 use super::inventory::Inventory;
 use super::objects::Objects;
-use super::pages::OBSERVED_HEADER;
 use super::status::Status;
 use crate::report::NodeStatus;
+
+/// Header that says when the pass ended that a page tells of, in milliseconds since the epoch.
+pub const OBSERVED_HEADER: &str = "tetris-observed-ms";
 
 /// A page that can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

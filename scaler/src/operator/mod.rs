@@ -27,6 +27,7 @@
 //! **Caveats.** Plans ignore the pods' tolerations and node selectors. Placing evaluates the
 //! selectors, and takes another node where the planned one does not match.
 
+mod action;
 pub mod apply;
 pub mod cache;
 mod deployment;

@@ -1,11 +1,11 @@
 //! Validated form of an [`InferenceFunction`].
 
 use kube::ResourceExt as _;
-use tetris_scaler_core::{GpuType, MAX_ALPHA, MAX_MEMORY_BYTES, Rate, ScaleInPolicy, Slo};
+use tetris_scaler_core::{GpuType, MAX_ALPHA, MAX_MEMORY_BYTES, ScaleInPolicy, Slo};
 
 use super::callers::AllowedCallers;
 use super::function::{InferenceFunction, Scaling};
-use super::load::PrometheusLoad;
+use super::load::LoadSource;
 use super::percentile::Percentile;
 use super::problem::FieldProblem;
 use super::rollout::RolloutSpec;
@@ -69,17 +69,6 @@ pub struct CheckedGpu {
     pub own_bytes: u64,
     /// Runtime class of the pods.
     pub runtime_class: String,
-}
-
-/// Source of a function's load.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoadSource {
-    /// Queries of Prometheus.
-    Prometheus(PrometheusLoad),
-    /// A constant load.
-    Static(Rate),
-    /// Counters of the gateways.
-    Gateway,
 }
 
 impl InferenceFunction {

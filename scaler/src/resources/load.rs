@@ -4,12 +4,22 @@ use kube::KubeSchema;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::checked_function::LoadSource;
 use super::problem::FieldProblem;
 use tetris_scaler_core::Rate;
 
 /// Maximum length of a query, in bytes.
 const MAX_QUERY: usize = 4_096;
+
+/// Source of a function's load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadSource {
+    /// Queries of Prometheus.
+    Prometheus(PrometheusLoad),
+    /// A constant load.
+    Static(Rate),
+    /// Counters of the gateways.
+    Gateway,
+}
 
 /// Exactly one source of a load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]

@@ -23,12 +23,12 @@ mod status;
 mod template;
 
 pub use callers::{AllowedCallers, CallersSpec};
-pub use checked_function::{CheckedFunction, CheckedGpu, LoadSource};
+pub use checked_function::{CheckedFunction, CheckedGpu};
 pub use checked_profile::{CheckedProfile, GpuLoad, MAX_OBJECTS};
 pub use crds::{CrdError, crds, crds_yaml};
 pub use for_function::ForFunction;
 pub use function::{GpuSpec, InferenceFunction, InferenceFunctionSpec, Scaling, SloSpec};
-pub use load::{GatewayLoad, LoadSpec, PrometheusLoad, StaticLoad};
+pub use load::{GatewayLoad, LoadSource, LoadSpec, PrometheusLoad, StaticLoad};
 pub use object::stored_object;
 pub use percentile::{Percentile, PercentileError};
 pub use problem::{FieldProblem, parse};

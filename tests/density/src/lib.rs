@@ -15,9 +15,11 @@
 
 pub mod args;
 pub mod compute;
+pub mod data;
 pub mod error;
 pub mod figures;
 pub mod index;
+pub mod interrupt;
 pub mod mapping;
 pub mod measure;
 pub mod methods;

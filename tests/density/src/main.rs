@@ -8,10 +8,11 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use nix::sys::signal::Signal;
 use tetris_density::args::{Args, Format};
+use tetris_density::interrupt;
 use tetris_density::process::{child, protocol};
 use tetris_density::report::output_file::OutputFile;
 use tetris_density::report::{html, text};
-use tetris_density::system::{broker, interrupt, privacy};
+use tetris_density::system::{broker, privacy};
 use tetris_density::{Error, run};
 
 const FAILED: u8 = 1;

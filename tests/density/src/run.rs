@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::args::{Args, Preset};
+use crate::data::{Outcome, Report, SCHEMA, WorkloadReport};
 use crate::error::{Error, Result};
 use crate::figures::{bars, papers};
 use crate::measure::{Bench, agreement, budget, group, idle, inference};
 use crate::plan;
 use crate::process::handle::Launcher;
 use crate::process::python::Python;
-use crate::report::data::{Outcome, Report, SCHEMA, WorkloadReport};
 use crate::report::notes;
 use crate::report::progress::Progress;
 use crate::synthetic::table4;

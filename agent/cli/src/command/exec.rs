@@ -22,16 +22,13 @@ use tetris_agent::{ManifestKind, hub};
 
 use super::error::{Error, Result};
 use super::exit::Code;
-use super::hold::{HOLD, Report};
+use super::hold::{HOLD, Report, SELF};
 use super::loading::kind_of;
 use super::output;
 use tetris_agent::store_location::{STORE_ENV, StoreLocation};
 
 /// Set to 1, a Python interpreter that has the package `tetris` loads safetensors files through the store.
 const PATCH_ENV: &str = "TETRIS_PATCH";
-
-/// This very program, even when its file was replaced meanwhile.
-pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// Arguments of `exec`.
 #[derive(Debug, Args)]

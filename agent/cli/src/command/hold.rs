@@ -23,12 +23,14 @@ use serde::{Deserialize, Serialize};
 use tetris_agent::{Agent, LoadOptions};
 
 use super::error::{Error, Result};
-use super::exec::SELF;
 use super::exit::Code;
 use super::loading::{Loaded, References, kind_of};
 use super::output;
 use super::progress::Bar;
 use tetris_agent::store_location::StoreLocation;
+
+/// This very program, even when its file was replaced meanwhile.
+pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// Name of the hidden subcommand.
 pub(crate) const HOLD: &str = "__hold";

@@ -3,7 +3,7 @@
 use tetris_scaler_core::FunctionOutcome;
 
 use super::Facts;
-use crate::operator::plan::Action;
+use crate::operator::action::Action;
 use crate::resources::InferenceFunctionStatus;
 use crate::state::infeasible;
 

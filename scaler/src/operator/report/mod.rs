@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 use tetris_scaler_core::{FunctionDecision, Rate};
 
+use super::action::Action;
 use super::latency::Service;
 use super::observed::FunctionInput;
-use super::plan::Action;
 use crate::resources::{Condition, ConfigurationStatus, FieldProblem, InferenceFunctionStatus};
 use conditions::{Said, conditions};
 

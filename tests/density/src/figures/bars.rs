@@ -1,8 +1,8 @@
 //! Bars: upper limits of the store's ratios, measured side by side in this run.
 
 use super::lookup::{attach_and_touch, largest_common, point, workload};
+use crate::data::{Bar, WorkloadReport};
 use crate::methods::Method;
-use crate::report::data::{Bar, WorkloadReport};
 use crate::units::{self, MIB};
 
 /// Length of the replicas' model from which the bars apply, in bytes: the fixed cost of a load, some

@@ -1,7 +1,7 @@
 //! Lookup of figures in the reports.
 
+use crate::data::{GroupPoint, MethodReport, StartSummary, WorkloadReport};
 use crate::methods::Method;
-use crate::report::data::{GroupPoint, MethodReport, StartSummary, WorkloadReport};
 
 /// Finds the report of a group by name.
 pub fn workload<'a>(workloads: &'a [WorkloadReport], name: &str) -> Option<&'a WorkloadReport> {

@@ -6,8 +6,8 @@
 //! tensors, so our ratios show the effect of the tensors alone.
 
 use super::lookup::{largest_common, method, point, workload};
+use crate::data::{PaperFigure, WorkloadReport};
 use crate::methods::Method;
-use crate::report::data::{PaperFigure, WorkloadReport};
 use crate::units::{bytes, nanoseconds};
 
 /// Figures with a counterpart in this run, in the order of the paper.

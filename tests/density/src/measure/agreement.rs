@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::data::MethodReport;
 use crate::methods::Method;
-use crate::report::data::MethodReport;
 
 /// Describes the first difference in a sentence; `None` if all checksums agree.
 ///
@@ -35,8 +35,8 @@ pub fn disagreement(methods: &[MethodReport], patterns: usize) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::{Outcome, Start};
     use crate::methods::StoreUse;
-    use crate::report::data::{Outcome, Start};
 
     fn report(method: Method, checksums: &[&str]) -> MethodReport {
         let start = |(instance, checksum): (usize, &&str)| Start {

@@ -10,10 +10,10 @@
 use super::thrash::Yardstick;
 use super::{Bench, unavailable};
 use crate::args::Budget;
+use crate::data::{CountEnd, DensityOfMethod, DensityReport, Outcome};
 use crate::error::{Error, Result};
 use crate::methods::Method;
 use crate::process::handle::Worker;
-use crate::report::data::{CountEnd, DensityOfMethod, DensityReport, Outcome};
 use crate::system::cgroup::{self, Cgroup};
 use crate::system::store::StorePlace;
 use crate::system::{disk, memory};

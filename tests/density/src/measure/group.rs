@@ -1,10 +1,10 @@
 //! A growing group: starts instances, and reads the memory of all at each requested size.
 
 use super::{Bench, idle, unavailable};
+use crate::data::{GroupPoint, MethodReport, Outcome, Start, StartSummary};
 use crate::error::{Error, Result};
 use crate::methods::Method;
 use crate::process::handle::Worker;
-use crate::report::data::{GroupPoint, MethodReport, Outcome, Start, StartSummary};
 use crate::stats::Summary;
 use crate::system::ksm::{Merging, Turn};
 use crate::system::memory::{self, ProcessMemory};

@@ -4,10 +4,10 @@
 //! a round.
 
 use super::{Bench, unavailable};
+use crate::data::InferenceSamples;
 use crate::error::Result;
 use crate::methods::Method;
 use crate::process::handle::Worker;
-use crate::report::data::InferenceSamples;
 use crate::stats::{Summary, median};
 use crate::system::memory;
 use crate::system::store::StorePlace;

@@ -11,8 +11,8 @@ use super::pipes::{self, Tail};
 use super::protocol::{LoadTimes, Reply, Request, WORKER};
 use super::python::Python;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::methods::Loader;
-use crate::system::interrupt;
 
 /// Interval at which a wait checks for an interruption.
 const POLL: Duration = Duration::from_millis(100);

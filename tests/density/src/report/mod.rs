@@ -1,6 +1,5 @@
 //! Results of a run, and their output as text, JSON and HTML.
 
-pub mod data;
 pub mod html;
 pub mod legend;
 pub mod notes;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use crate::data::WorkloadReport;
 use crate::figures::bars;
 use crate::methods::Method;
-use crate::report::data::WorkloadReport;
 use crate::system::machine::Machine;
 use crate::workload::Source;
 

@@ -1,7 +1,7 @@
 //! Tables for a terminal.
 
-use super::data::{CountEnd, DensityOfMethod, MethodReport, Outcome, Report, WorkloadReport};
 use super::legend::TERMS;
+use crate::data::{CountEnd, DensityOfMethod, MethodReport, Outcome, Report, WorkloadReport};
 use crate::methods::Method;
 use crate::units::{bytes, nanoseconds, signed_bytes, three_digits};
 use tetris_conventions::text_table::{self, TextTable, entry, wrap};

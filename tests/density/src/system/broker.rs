@@ -10,8 +10,9 @@ use std::{fs, io, thread};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::process::pipes::Tail;
-use crate::system::{interrupt, machine};
+use crate::system::machine;
 
 /// Hidden first argument that makes the program the daemon; the other arguments are for
 /// `tetris-node`.

@@ -11,7 +11,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::statvfs::statvfs;
 
 use crate::error::{Error, Result};
-use crate::system::interrupt;
+use crate::interrupt;
 use crate::units::GIB;
 
 /// Number of bytes that always stay free on the disk.

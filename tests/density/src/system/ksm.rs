@@ -9,7 +9,8 @@ use nix::unistd::{SysconfVar, sysconf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::system::{interrupt, machine};
+use crate::interrupt;
+use crate::system::machine;
 
 const ROOT: &str = "/sys/kernel/mm/ksm";
 /// The fastest merging with one processor to itself. The order matters: the number of pages can be

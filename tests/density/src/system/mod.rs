@@ -3,7 +3,6 @@
 pub mod broker;
 pub mod cgroup;
 pub mod disk;
-pub mod interrupt;
 pub mod ksm;
 pub mod machine;
 pub mod memory;

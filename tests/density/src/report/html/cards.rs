@@ -1,8 +1,8 @@
 //! The main figures as cards: each beside all measured rivals.
 
+use crate::data::{Report, WorkloadReport};
 use crate::figures::lookup::{method, point, usual_starts, workload};
 use crate::methods::Method;
-use crate::report::data::{Report, WorkloadReport};
 use crate::report::plots::escape;
 use crate::report::text;
 use crate::units::{bytes, nanoseconds, signed_bytes, three_digits};
@@ -176,7 +176,7 @@ fn inference(group: &WorkloadReport) -> Option<Card> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::data::{GroupPoint, MethodReport, Outcome};
+    use crate::data::{GroupPoint, MethodReport, Outcome};
     use crate::system::memory::ProcessMemory;
 
     #[test]

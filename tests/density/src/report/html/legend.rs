@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::data::Report;
 use crate::methods::Method;
-use crate::report::data::Report;
 use crate::report::legend::TERMS;
 use crate::report::plots::escape;
 

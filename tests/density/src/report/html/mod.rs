@@ -5,8 +5,8 @@ mod legend;
 mod sections;
 mod tables;
 
-use super::data::Report;
 use super::plots::escape;
+use crate::data::Report;
 use crate::units::three_digits;
 
 const STYLE: &str = include_str!("style.css");

@@ -1,7 +1,7 @@
 //! One section per group: description, plots, tables.
 
 use super::tables;
-use crate::report::data::{Outcome, WorkloadReport};
+use crate::data::{Outcome, WorkloadReport};
 use crate::report::plots::{self, escape};
 use crate::report::text::interpreters;
 use crate::units::bytes;

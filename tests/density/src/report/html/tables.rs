@@ -1,7 +1,7 @@
 //! The tables of the page.
 
+use crate::data::{Bar, MethodReport, PaperFigure, WorkloadReport};
 use crate::methods::Method;
-use crate::report::data::{Bar, MethodReport, PaperFigure, WorkloadReport};
 use crate::report::plots::escape;
 use crate::report::text;
 use crate::stats::median;

@@ -3,7 +3,7 @@
 //! A bar whose count ended before the memory did goes on as an outline.
 
 use super::svg::{Anchor, Svg, WIDTH};
-use crate::report::data::{CountEnd, DensityOfMethod, Outcome, WorkloadReport};
+use crate::data::{CountEnd, DensityOfMethod, Outcome, WorkloadReport};
 use crate::report::text;
 use crate::units;
 
@@ -72,8 +72,8 @@ pub fn density(report: &WorkloadReport) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::DensityReport;
     use crate::methods::Method;
-    use crate::report::data::DensityReport;
 
     #[test]
     fn a_bar_says_why_its_count_ended_and_stays_open_where_the_memory_was_not_full() {

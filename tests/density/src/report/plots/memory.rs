@@ -2,7 +2,7 @@
 
 use super::scale::{Scale, round_ticks};
 use super::svg::{Anchor, Svg, WIDTH, spread};
-use crate::report::data::{MethodReport, WorkloadReport};
+use crate::data::{MethodReport, WorkloadReport};
 use crate::units::{self, GIB, MIB};
 
 const HEIGHT: f64 = 380.0;

@@ -2,8 +2,8 @@
 
 use super::scale::{Scale, decades};
 use super::svg::{Anchor, Svg, WIDTH};
+use crate::data::WorkloadReport;
 use crate::methods::Method;
-use crate::report::data::WorkloadReport;
 use crate::units;
 
 const LEFT: f64 = 62.0;
