@@ -22,6 +22,7 @@ const MAX_MESSAGE: usize = 2_000;
 pub fn check(bytes: &[u8]) -> Result<(), String> {
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let read = HEAP.hold(bytes.len(), || Config::parse(text));
+    let read = read.map_err(|problem| problem.to_string());
     assert!(bytes.len() as u64 <= MAX_CONFIG_BYTES || read.is_err());
     if let Err(problem) = &read {
         assert!((1..=MAX_MESSAGE).contains(&problem.len()), "{problem}");

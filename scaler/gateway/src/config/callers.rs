@@ -2,6 +2,7 @@
 
 use ipnet::IpNet;
 use serde::Deserialize;
+use tetris_scaler::resources::FieldProblem;
 
 /// Largest number of networks, and of namespaces.
 const MAX_PROXIES: usize = 256;
@@ -30,18 +31,18 @@ impl Default for CallersConfig {
 }
 
 impl CallersConfig {
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), FieldProblem> {
         if self.audience.is_empty() {
-            return Err("callers.audience is empty, expected a name".to_owned());
+            let problem = "found an empty one, expected a name";
+            return Err(FieldProblem::new("callers.audience", problem));
         }
         for (field, found) in [
             ("proxies", self.proxies.len()),
             ("proxy_namespaces", self.proxy_namespaces.len()),
         ] {
             if found > MAX_PROXIES {
-                return Err(format!(
-                    "callers.{field} has {found} entries, expected {MAX_PROXIES} at most"
-                ));
+                let problem = format!("found {found} entries, expected {MAX_PROXIES} at most");
+                return Err(FieldProblem::new(format!("callers.{field}"), problem));
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use tetris_scaler::resources::FieldProblem;
 use tetris_scaler_core::MAX_BATCH;
 use tetris_scaler_dispatch::{Capacity, Rules};
 
@@ -12,7 +13,7 @@ use crate::endpoint::Instance;
 /// Least memory for heads: that of a few connections.
 const LEAST_HEADS: u64 = 1 << 20;
 
-pub(super) fn check(config: &Config) -> Result<(), String> {
+pub(super) fn check(config: &Config) -> Result<(), FieldProblem> {
     let limits = &config.limits;
     least("limits.connections", limits.connections as u64, 1)?;
     least(
@@ -31,9 +32,8 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         // One client, and one function, gets half at most.
         let twice = (limits.body_bytes as u64).saturating_mul(2);
         if (bodies as u64) < twice {
-            return Err(format!(
-                "limits.bodies is {bodies}, expected at least {twice}, twice limits.body"
-            ));
+            let problem = format!("found {bodies}, expected at least {twice}, twice limits.body");
+            return Err(FieldProblem::new("limits.bodies", problem));
         }
     }
     let timeouts = &config.timeouts;
@@ -53,18 +53,21 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         fields::name("name of a function", name)?;
         function.check(name)?;
     }
-    let mut known: BTreeMap<&str, String> = BTreeMap::new();
+    let mut known: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, pool) in &config.gpu_pool {
         fields::name("name of a GPU pool", name)?;
         pool.check(name)?;
         for function in pool.function.keys() {
             fields::name("name of a function", function)?;
-            let here = format!("gpu_pool.{name}");
-            if config.function.contains_key(function) {
-                return Err(format!("function.{function} is in {here} as well"));
-            }
-            if let Some(before) = known.insert(function, here.clone()) {
-                return Err(format!("function {function} is in {before} and in {here}"));
+            let before = if config.function.contains_key(function) {
+                Some("the file itself")
+            } else {
+                known.insert(function, name)
+            };
+            if let Some(before) = before {
+                let field = format!("gpu_pool.{name}.function.{function}");
+                let problem = format!("the function is in {before} as well; list it once");
+                return Err(FieldProblem::new(field, problem));
             }
         }
     }
@@ -72,17 +75,15 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
 }
 
 impl FunctionConfig {
-    fn check(&self, name: &str) -> Result<(), String> {
+    fn check(&self, name: &str) -> Result<(), FieldProblem> {
         fields::slo(&format!("function.{name}.slo"), self.slo_ms)?;
         let mut addresses = HashSet::new();
         for (at, entry) in self.instance.iter().enumerate() {
             let field = |field: &str| format!("function.{name}.instance[{at}].{field}");
             for (name, found) in [("batch", entry.batch), ("concurrency", entry.concurrency)] {
                 if !(1..=MAX_BATCH).contains(&found) {
-                    return Err(format!(
-                        "{} is {found}, expected 1 to {MAX_BATCH}",
-                        field(name)
-                    ));
+                    let problem = format!("found {found}, expected 1 to {MAX_BATCH}");
+                    return Err(FieldProblem::new(field(name), problem));
                 }
             }
             least(&field("latency"), entry.latency_ms, 1)?;
@@ -174,34 +175,34 @@ batch_wait = "10ms"
             (
                 "slo = \"200ms\"",
                 "slo = 0",
-                "function.embed.slo: `slo_us` is 0",
+                "`function.embed.slo`: `slo_us` is 0",
             ),
             (
                 "batch = 4",
                 "batch = 0",
-                "function.embed.instance[0].batch is 0, expected 1 to 4096",
+                "`function.embed.instance[0].batch`: found 0, expected 1 to 4096",
             ),
             (
                 "latency = \"80ms\"",
                 "latency = 0",
-                "instance[0].latency is 0, expected at least 1",
+                "instance[0].latency`: found 0, expected at least 1",
             ),
             ("latency = \"80ms\"", "", "missing field `latency`"),
             ("models", "model", "unknown field `model`"),
             (
                 "body = \"1MiB\"",
                 "head = 1",
-                "limits.head is 1, expected at least 8192",
+                "`limits.head`: found 1, expected at least 8192",
             ),
             ("127.0.0.1:8001", "localhost", "invalid socket address"),
             (
                 "function.embed",
                 "function.\"a b\"",
-                "name of a function is \"a b\", expected a name of letters",
+                "`name of a function`: found \"a b\", expected a name of letters",
             ),
         ] {
             let error = Config::parse(&FILE.replace(from, to)).unwrap_err();
-            assert!(error.contains(says), "{error}");
+            assert!(error.to_string().contains(says), "{error}");
         }
         let twice = format!(
             "{FILE}\n[[function.embed.instance]]\naddress = \"127.0.0.1:8001\"\nlatency = 1\n"
@@ -209,7 +210,8 @@ batch_wait = "10ms"
         assert!(
             Config::parse(&twice)
                 .unwrap_err()
-                .contains("instance[1].address is 127.0.0.1:8001 again")
+                .to_string()
+                .contains("instance[1].address`: found 127.0.0.1:8001 again")
         );
     }
 }

@@ -3,7 +3,25 @@
 use std::io;
 use std::path::PathBuf;
 
+use tetris_scaler::resources::FieldProblem;
 use thiserror::Error;
+
+use super::MAX_CONFIG_BYTES;
+
+/// A mistake in the text of a configuration file.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigProblem {
+    /// The text is too long.
+    #[error("found more than {MAX_CONFIG_BYTES} bytes, expected {MAX_CONFIG_BYTES} at most")]
+    TooLong,
+    /// A line that does not parse, or a field that is unknown or missing.
+    #[error("{0}")]
+    Line(String),
+    /// A field that is out of range.
+    #[error(transparent)]
+    Field(#[from] FieldProblem),
+}
 
 /// The reason a configuration file is not used.
 #[derive(Debug, Error)]
@@ -22,7 +40,7 @@ pub enum ConfigError {
     Wrong {
         /// Path of the file.
         path: PathBuf,
-        /// The mistake, with its line or field.
-        problem: String,
+        /// The mistake.
+        problem: ConfigProblem,
     },
 }

@@ -1,30 +1,31 @@
-//! Checks of single fields. Their errors name the field.
+//! Checks of single fields.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-use tetris_scaler::resources::ServedPaths;
+use tetris_scaler::resources::{FieldProblem, ServedPaths};
 use tetris_scaler_core::Slo;
 
 /// Checks a number.
-pub(super) fn least(field: &str, found: u64, least: u64) -> Result<(), String> {
+pub(super) fn least(field: &str, found: u64, least: u64) -> Result<(), FieldProblem> {
     if found >= least {
         return Ok(());
     }
-    Err(format!("{field} is {found}, expected at least {least}"))
+    let problem = format!("found {found}, expected at least {least}");
+    Err(FieldProblem::new(field, problem))
 }
 
 /// Checks a name that stands in a path as it is.
-pub(super) fn name(field: &str, found: &str) -> Result<(), String> {
+pub(super) fn name(field: &str, found: &str) -> Result<(), FieldProblem> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !found.is_empty() && found.bytes().all(allowed) {
         return Ok(());
     }
-    Err(format!(
-        "{field} is \"{found}\", expected a name of letters, digits, `-`, `_` and `.`"
-    ))
+    let expected = "expected a name of letters, digits, `-`, `_` and `.`";
+    let problem = format!("found \"{found}\", {expected}");
+    Err(FieldProblem::new(field, problem))
 }
 
 /// Reads the paths that a function serves.
@@ -34,9 +35,9 @@ pub(super) fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Served
 }
 
 /// Objective of a latency in milliseconds.
-pub(super) fn slo(field: &str, slo_ms: u64) -> Result<Slo, String> {
+pub(super) fn slo(field: &str, slo_ms: u64) -> Result<Slo, FieldProblem> {
     let slo = Slo::try_from_us(slo_ms.saturating_mul(1_000));
-    slo.map_err(|error| format!("{field}: {error}"))
+    slo.map_err(|error| FieldProblem::new(field, error.to_string()))
 }
 
 /// Checks that an address is not among those `before` it, and adds it to them.
@@ -44,9 +45,10 @@ pub(super) fn listed_once(
     field: &str,
     address: SocketAddr,
     before: &mut HashSet<SocketAddr>,
-) -> Result<(), String> {
+) -> Result<(), FieldProblem> {
     if before.insert(address) {
         return Ok(());
     }
-    Err(format!("{field} is {address} again; list each one once"))
+    let problem = format!("found {address} again; list each one once");
+    Err(FieldProblem::new(field, problem))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tetris_conventions::duration;
-use tetris_scaler::resources::ServedPaths;
+use tetris_scaler::resources::{FieldProblem, ServedPaths};
 use tetris_scaler_dispatch::gpu::{GpuPolicy, LoadBalancing, SharingRules};
 
 use super::fields::{self, least};
@@ -175,24 +175,23 @@ impl GpuPoolConfig {
         .collect()
     }
 
-    fn check_orders(&self, field: impl Fn(&str) -> String) -> Result<(), String> {
+    fn check_orders(&self, field: impl Fn(&str) -> String) -> Result<(), FieldProblem> {
         if !self.orders.is_empty() && self.orders.len() != self.executors.len() {
-            return Err(format!(
-                "{} has {} addresses, expected {}, one for each of `executors`",
-                field("orders"),
+            let problem = format!(
+                "found {} addresses, expected {}, one for each of `executors`",
                 self.orders.len(),
                 self.executors.len()
-            ));
+            );
+            return Err(FieldProblem::new(field("orders"), problem));
         }
         if self.orders.is_empty() != self.token_file.is_none() {
-            return Err(format!(
-                "{}, expected both of `orders` and `token_file`, or neither",
-                if self.orders.is_empty() {
-                    field("token_file")
-                } else {
-                    field("orders")
-                }
-            ));
+            let found = if self.orders.is_empty() {
+                "token_file"
+            } else {
+                "orders"
+            };
+            let problem = "expected both of `orders` and `token_file`, or neither";
+            return Err(FieldProblem::new(field(found), problem));
         }
         let mut addresses = HashSet::new();
         for (at, address) in self.orders.iter().enumerate() {
@@ -202,7 +201,7 @@ impl GpuPoolConfig {
         Ok(())
     }
 
-    pub(super) fn check(&self, pool: &str) -> Result<(), String> {
+    pub(super) fn check(&self, pool: &str) -> Result<(), FieldProblem> {
         let field = |field: &str| format!("gpu_pool.{pool}.{field}");
         self.check_orders(field)?;
         least(&field("poll"), self.poll_ms, 1)?;
@@ -218,10 +217,8 @@ impl GpuPoolConfig {
             let after_ms = function.after_load_ms.unwrap_or(0);
             if after_ms > function.latency_ms {
                 let most = function.latency_ms;
-                return Err(format!(
-                    "{} is {after_ms} ms, expected {most} at most, the latency",
-                    field("after_load")
-                ));
+                let problem = format!("found {after_ms} ms, expected {most} at most, the latency");
+                return Err(FieldProblem::new(field("after_load"), problem));
             }
             fields::name(&field("model"), function.model_name(name))?;
         }
@@ -329,22 +326,22 @@ model = "minilm"
             ]
         );
         for (more, says) in [
-            (orders, "gpu_pool.main.orders, expected both"),
+            (orders, "`gpu_pool.main.orders`: expected both"),
             (
                 "token_file = \"/run/token\"",
-                "gpu_pool.main.token_file, expected both",
+                "`gpu_pool.main.token_file`: expected both",
             ),
             (
                 "token_file = \"/run/token\"\norders = [\"127.0.0.1:9001\"]",
-                "gpu_pool.main.orders has 1 addresses, expected 2",
+                "`gpu_pool.main.orders`: found 1 addresses, expected 2",
             ),
             (
                 "token_file = \"/run/token\"\norders = [\"127.0.0.1:9001\", \"127.0.0.1:9001\"]",
-                "gpu_pool.main.orders[1] is 127.0.0.1:9001 again",
+                "`gpu_pool.main.orders[1]`: found 127.0.0.1:9001 again",
             ),
         ] {
             let error = pool(more).unwrap_err();
-            assert!(error.contains(says), "{error}");
+            assert!(error.to_string().contains(says), "{error}");
         }
     }
 
@@ -355,13 +352,16 @@ model = "minilm"
                 format!("[gpu_pool.a]\nexecutors = []\n[gpu_pool.a.policy]\nname = \"{name}\"\n");
             Config::parse(&text).map(|config| config.gpu_pool["a"].policy.clone())
         };
-        assert_eq!(policy("lb"), Ok(PolicyConfig::Lb {}));
-        assert_eq!(policy("sharing"), Ok(PolicyConfig::default()));
+        assert_eq!(policy("lb").unwrap(), PolicyConfig::Lb {});
+        assert_eq!(policy("sharing").unwrap(), PolicyConfig::default());
         assert_eq!(SharingConfig::default().rules(), SharingRules::default());
         // Policies of earlier versions.
         for gone in ["lalb", "lalbo3", "torpor"] {
             let error = policy(gone).unwrap_err();
-            assert!(error.contains("expected `lb` or `sharing`"), "{error}");
+            assert!(
+                error.to_string().contains("expected `lb` or `sharing`"),
+                "{error}"
+            );
         }
     }
 
@@ -371,24 +371,28 @@ model = "minilm"
             (
                 "8002",
                 "8001",
-                "gpu_pool.main.executors[1] is 127.0.0.1:8001 again",
+                "`gpu_pool.main.executors[1]`: found 127.0.0.1:8001 again",
             ),
             (
                 "\"80ms\"",
                 "0",
-                "gpu_pool.main.function.embed.slo: `slo_us` is 0",
+                "`gpu_pool.main.function.embed.slo`: `slo_us` is 0",
             ),
             (
                 "\"26ms\"",
                 "0",
-                "function.embed.latency is 0, expected at least 1",
+                "function.embed.latency`: found 0, expected at least 1",
             ),
             (
                 "model =",
                 "after_load = 27\nmodel =",
-                "after_load is 27 ms, expected 26 at most",
+                "after_load`: found 27 ms, expected 26 at most",
             ),
-            ("\"minilm\"", "\"a/b\"", "function.embed.model is \"a/b\""),
+            (
+                "\"minilm\"",
+                "\"a/b\"",
+                "function.embed.model`: found \"a/b\"",
+            ),
             ("\"sharing\"", "\"best\"", "unknown variant `best`"),
             (
                 "urgent_percent",
@@ -398,11 +402,11 @@ model = "minilm"
             (
                 "[gpu_pool.main.function.embed]",
                 "[function.embed]\nslo = 1\n[gpu_pool.main.function.embed]",
-                "function.embed is in gpu_pool.main as well",
+                "`gpu_pool.main.function.embed`: the function is in the file itself as well",
             ),
         ] {
             let error = Config::parse(&FILE.replace(from, to)).unwrap_err();
-            assert!(error.contains(says), "{error}");
+            assert!(error.to_string().contains(says), "{error}");
         }
     }
 }

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tetris_conventions::{duration, size};
-use tetris_scaler::resources::ServedPaths;
+use tetris_scaler::resources::{FieldProblem, ServedPaths};
 use tetris_scaler_core::Slo;
 use tetris_scaler_dispatch::Rules;
 
 pub use callers::CallersConfig;
-pub use error::ConfigError;
+pub use error::{ConfigError, ConfigProblem};
 pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig, SharingConfig};
 pub use tls::TlsConfig;
 
@@ -319,15 +319,14 @@ impl Config {
     /// # Errors
     ///
     /// The first mistake, with its line or field.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, ConfigProblem> {
         if text.len() as u64 > MAX_CONFIG_BYTES {
-            return Err(format!(
-                "found more than {MAX_CONFIG_BYTES} bytes, expected {MAX_CONFIG_BYTES} at most"
-            ));
+            return Err(ConfigProblem::TooLong);
         }
-        let config: Self =
-            toml::from_str(text).map_err(|error| shown(error.to_string().trim_end()))?;
-        check::check(&config).map_err(|problem| shown(&problem))?;
+        let config: Self = toml::from_str(text)
+            .map_err(|error| ConfigProblem::Line(shown(error.to_string().trim_end())))?;
+        check::check(&config)
+            .map_err(|found| FieldProblem::new(shown(&found.field), shown(&found.problem)))?;
         Ok(config)
     }
 }

@@ -11,15 +11,12 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
-use super::consumer;
 use super::context::CudaContext;
-use super::copies::{CudaEvent, CudaStream, copy_out};
-use super::host_memory::{CudaPinned, CudaRegistration};
 use super::result::{check, note};
-use crate::bounds::check_inside;
+use super::shared::shared_items;
 use crate::{
-    Capabilities, DeviceInfo, DeviceMemory, DeviceUuid, Exported, HANDLE_BYTES, HostSlice, Mapped,
-    MemoryError, MemoryKind, Protection, StreamHandle, check_chunk_size, check_copy,
+    Capabilities, DeviceMemory, Exported, HANDLE_BYTES, Mapped, MemoryError, MemoryKind,
+    Protection, check_chunk_size,
 };
 
 const GRANULE_BYTES: u64 = 2 << 20;
@@ -157,18 +154,8 @@ impl DeviceMemory for IpcDevice {
     type Range = IpcRange;
     type Chunk = IpcChunk;
     type Mapping = IpcMapping;
-    type Stream = CudaStream;
-    type Event = CudaEvent;
-    type Pinned = CudaPinned;
-    type Registration = CudaRegistration;
 
-    fn info(&self) -> Result<DeviceInfo, MemoryError> {
-        self.context.info()
-    }
-
-    fn uuid(&self) -> Result<DeviceUuid, MemoryError> {
-        self.context.uuid()
-    }
+    shared_items!();
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -257,98 +244,5 @@ impl DeviceMemory for IpcDevice {
         let bytes = mapping.chunk.bytes;
         drop(mapping);
         Ok(IpcRange { bytes })
-    }
-
-    fn release(&self, chunk: IpcChunk) -> Result<(), MemoryError> {
-        drop(chunk);
-        Ok(())
-    }
-
-    fn stream(&self) -> Result<CudaStream, MemoryError> {
-        CudaStream::new(&self.context)
-    }
-
-    fn copy_in(
-        &self,
-        stream: &mut CudaStream,
-        to: &Arc<IpcMapping>,
-        offset: u64,
-        from: HostSlice,
-    ) -> Result<(), MemoryError> {
-        check_copy(
-            Protection::ReadWrite,
-            offset,
-            from.bytes().len(),
-            to.chunk.bytes,
-        )?;
-        stream.copy_in(
-            Arc::<IpcMapping>::clone(to),
-            to.chunk.address + offset,
-            from,
-        )
-    }
-
-    fn record(&self, stream: &mut CudaStream) -> Result<CudaEvent, MemoryError> {
-        stream.record()
-    }
-
-    fn is_done(&self, event: &CudaEvent) -> Result<bool, MemoryError> {
-        event.is_done()
-    }
-
-    fn wait(&self, event: &CudaEvent) -> Result<(), MemoryError> {
-        event.wait()
-    }
-
-    fn settle(&self, stream: &mut CudaStream) -> Result<(), MemoryError> {
-        stream.settle()
-    }
-
-    fn synchronize(&self, stream: &mut CudaStream) -> Result<(), MemoryError> {
-        stream.synchronize()
-    }
-
-    fn read_back(&self, from: &IpcMapping, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {
-        check_inside(offset, to.len() as u64, from.chunk.bytes)?;
-        copy_out(&self.context, from.chunk.address + offset, to)
-    }
-
-    fn reclaim(&self, chunk: IpcChunk, mapping: IpcMapping) -> Result<bool, MemoryError> {
-        let bytes = mapping.bytes();
-        // Other processes allocate and free meanwhile. What they take makes this false, which is
-        // counted too long; what they free in this moment was free memory all the same.
-        let before = self.info()?.free_bytes;
-        drop((mapping, chunk));
-        let after = self.info()?.free_bytes;
-        Ok(after.saturating_sub(before) >= bytes)
-    }
-
-    fn clear(&self, mapping: &IpcMapping) -> Result<(), MemoryError> {
-        check_copy(mapping.protection(), 0, 0, mapping.bytes())?;
-        CudaStream::new(&self.context)?.fill(mapping, 0)
-    }
-
-    fn finish(&self) -> Result<(), MemoryError> {
-        self.context.synchronize()
-    }
-
-    fn finish_here(&self) -> Result<(), MemoryError> {
-        self.context.synchronize_others()
-    }
-
-    fn queue_wait(
-        &self,
-        stream: StreamHandle,
-        wait: Box<dyn FnOnce() + Send>,
-    ) -> Result<(), MemoryError> {
-        consumer::queue(&self.context, stream, wait)
-    }
-
-    fn pinned(&self, bytes: usize) -> Result<CudaPinned, MemoryError> {
-        CudaPinned::new(&self.context, bytes)
-    }
-
-    fn register(&self, memory: HostSlice) -> Result<CudaRegistration, MemoryError> {
-        CudaRegistration::new(&self.context, &memory, self.registers_read_only)
     }
 }

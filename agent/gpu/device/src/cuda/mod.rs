@@ -22,6 +22,7 @@ mod host_memory;
 mod identity;
 mod ipc;
 mod result;
+mod shared;
 mod vmm;
 
 pub use context::{CudaContext, Current, device_count};

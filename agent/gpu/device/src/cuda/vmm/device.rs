@@ -10,16 +10,15 @@ use cudarc::driver::sys;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::parts::{DESCRIPTOR, Inner, VmmChunk, VmmMapping, VmmRange, granule, properties, unmap};
-use crate::bounds::{check_across, check_inside};
-use crate::cuda::consumer;
+use crate::bounds::check_across;
 use crate::cuda::context::CudaContext;
-use crate::cuda::copies::{CudaEvent, CudaStream, copy_out};
-use crate::cuda::host_memory::{CudaPinned, CudaRegistration};
+use crate::cuda::copies::CudaStream;
 use crate::cuda::result::check;
+use crate::cuda::shared::shared_items;
 use crate::device::NO_LINK;
 use crate::{
-    Capabilities, DeviceInfo, DeviceMemory, DeviceUuid, Exported, HostSlice, MemoryError,
-    MemoryKind, Protection, StreamHandle, check_chunk_size, check_copy,
+    Capabilities, DeviceMemory, Exported, MemoryError, MemoryKind, Protection, check_chunk_size,
+    check_copy,
 };
 
 /// A device. Clones refer to the same device.
@@ -87,18 +86,8 @@ impl DeviceMemory for VmmDevice {
     type Range = VmmRange;
     type Chunk = VmmChunk;
     type Mapping = VmmMapping;
-    type Stream = CudaStream;
-    type Event = CudaEvent;
-    type Pinned = CudaPinned;
-    type Registration = CudaRegistration;
 
-    fn info(&self) -> Result<DeviceInfo, MemoryError> {
-        self.context.info()
-    }
-
-    fn uuid(&self) -> Result<DeviceUuid, MemoryError> {
-        self.context.uuid()
-    }
+    shared_items!();
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -224,26 +213,6 @@ impl DeviceMemory for VmmDevice {
         Ok(range)
     }
 
-    fn release(&self, chunk: VmmChunk) -> Result<(), MemoryError> {
-        drop(chunk);
-        Ok(())
-    }
-
-    fn stream(&self) -> Result<CudaStream, MemoryError> {
-        CudaStream::new(&self.context)
-    }
-
-    fn copy_in(
-        &self,
-        stream: &mut CudaStream,
-        to: &Arc<VmmMapping>,
-        offset: u64,
-        from: HostSlice,
-    ) -> Result<(), MemoryError> {
-        check_copy(to.protection, offset, from.bytes().len(), to.bytes)?;
-        stream.copy_in(Arc::<VmmMapping>::clone(to), to.address + offset, from)
-    }
-
     fn is_linked(&self, from: &Self) -> Result<bool, MemoryError> {
         self.context.reaches(&from.context)
     }
@@ -269,69 +238,5 @@ impl DeviceMemory for VmmDevice {
             from.address + part.start,
         );
         stream.copy_across(to, from, len)
-    }
-
-    fn record(&self, stream: &mut CudaStream) -> Result<CudaEvent, MemoryError> {
-        stream.record()
-    }
-
-    fn is_done(&self, event: &CudaEvent) -> Result<bool, MemoryError> {
-        event.is_done()
-    }
-
-    fn wait(&self, event: &CudaEvent) -> Result<(), MemoryError> {
-        event.wait()
-    }
-
-    fn settle(&self, stream: &mut CudaStream) -> Result<(), MemoryError> {
-        stream.settle()
-    }
-
-    fn synchronize(&self, stream: &mut CudaStream) -> Result<(), MemoryError> {
-        stream.synchronize()
-    }
-
-    fn read_back(&self, from: &VmmMapping, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {
-        check_inside(offset, to.len() as u64, from.bytes)?;
-        copy_out(&self.context, from.address + offset, to)
-    }
-
-    fn reclaim(&self, chunk: VmmChunk, mapping: VmmMapping) -> Result<bool, MemoryError> {
-        let bytes = mapping.bytes;
-        // Other processes allocate and free meanwhile. What they take makes this false, which is
-        // counted too long; what they free in this moment was free memory all the same.
-        let before = self.info()?.free_bytes;
-        drop((mapping, chunk));
-        let after = self.info()?.free_bytes;
-        Ok(after.saturating_sub(before) >= bytes)
-    }
-
-    fn clear(&self, mapping: &VmmMapping) -> Result<(), MemoryError> {
-        check_copy(mapping.protection, 0, 0, mapping.bytes)?;
-        CudaStream::new(&self.context)?.fill(mapping, 0)
-    }
-
-    fn finish(&self) -> Result<(), MemoryError> {
-        self.context.synchronize()
-    }
-
-    fn finish_here(&self) -> Result<(), MemoryError> {
-        self.context.synchronize_others()
-    }
-
-    fn queue_wait(
-        &self,
-        stream: StreamHandle,
-        wait: Box<dyn FnOnce() + Send>,
-    ) -> Result<(), MemoryError> {
-        consumer::queue(&self.context, stream, wait)
-    }
-
-    fn pinned(&self, bytes: usize) -> Result<CudaPinned, MemoryError> {
-        CudaPinned::new(&self.context, bytes)
-    }
-
-    fn register(&self, memory: HostSlice) -> Result<CudaRegistration, MemoryError> {
-        CudaRegistration::new(&self.context, &memory, self.registers_read_only)
     }
 }
