@@ -1,6 +1,7 @@
 //! Conditions on any bytes taken for the page `/v2/gpu` of an executor. Shared by the fuzz
 //! target and the tests of the gateway.
 
+use tetris_gateway::gpu::PageError;
 use tetris_gateway::gpu::status::GpuStatus;
 
 use crate::heap::Bound;
@@ -25,8 +26,8 @@ pub fn check(bytes: &[u8]) -> Result<GpuStatus<'_>, String> {
         }
         Ok(page)
     });
+    let page = page.map_err(|problem: PageError| problem.to_string());
     if let Err(problem) = &page {
-        let problem: &String = problem;
         assert!((1..2000).contains(&problem.len()), "{problem}");
         assert!(!problem.contains(char::is_control), "{problem:?}");
     }

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use tetris_scaler_dispatch::gpu::{ModelId, ObjectId, Part};
 
 use super::limits::PARTS;
+use super::page_error::PageError;
 use super::status::ModelStatus;
 
 /// Parts of models, each part once.
@@ -25,8 +26,11 @@ impl PartNumbers {
     ///
     /// # Errors
     ///
-    /// The field that is wrong or above its limit, as a text.
-    pub(super) fn read(&self, models: &[(ModelId, &ModelStatus<'_>)]) -> Result<Contents, String> {
+    /// The field that is wrong or above its limit.
+    pub(super) fn read(
+        &self,
+        models: &[(ModelId, &ModelStatus<'_>)],
+    ) -> Result<Contents, PageError> {
         let mut contents = Contents::new();
         let mut count = 0_usize;
         for (id, model) in models {
@@ -35,9 +39,7 @@ impl PartNumbers {
             };
             count = count.saturating_add(parts.len());
             if count > PARTS {
-                return Err(format!(
-                    "more parts than {PARTS}, expected that many at most"
-                ));
+                return Err(PageError::Parts);
             }
             let parts = parts.iter().map(|part| Part {
                 object: self.number(&part.id),

@@ -9,6 +9,7 @@ use super::contents::{Contents, PartNumbers};
 use super::device::Device;
 use super::executor::Executor;
 use super::limits::PARTS;
+use super::page_error::PageError;
 use super::state::{State, Unload};
 use super::status::{GpuStatus, ModelStatus, Residency, shown};
 
@@ -71,7 +72,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// The limit that the page exceeds, as a text.
+    /// The limit that the page exceeds.
     pub(super) fn learn(
         &mut self,
         now_us: u64,
@@ -79,7 +80,7 @@ impl State {
         question: Question,
         status: &GpuStatus<'_>,
         contents: Contents,
-    ) -> Result<Vec<Unload>, String> {
+    ) -> Result<Vec<Unload>, PageError> {
         self.learn_gpu(gpu, status);
         let served = self.served(status);
         self.learn_models(gpu, &served, contents)?;
@@ -105,9 +106,7 @@ impl State {
         // Of contents that have changed since, the record has the parts that it had.
         let recorded = self.scheduler.recorded_parts(gpu);
         if recorded > PARTS {
-            return Err(format!(
-                "its resident models have {recorded} parts, expected {PARTS} at most"
-            ));
+            return Err(PageError::ResidentParts(recorded));
         }
         self.pump(now_us);
         Ok(orders)
@@ -215,7 +214,7 @@ impl State {
         gpu: GpuId,
         served: &BTreeMap<ModelId, &ModelStatus<'_>>,
         mut contents: Contents,
-    ) -> Result<(), String> {
+    ) -> Result<(), PageError> {
         let mut needs_parts = false;
         let mut unserved = Vec::new();
         for id in self.models.ids() {
@@ -314,7 +313,7 @@ mod tests {
         })
     }
 
-    fn tell(state: &mut State, executor: &Arc<Executor>, page: &str) -> Result<(), String> {
+    fn tell(state: &mut State, executor: &Arc<Executor>, page: &str) -> Result<(), PageError> {
         let status = GpuStatus::parse(page.as_bytes())?;
         let question = state.question(executor).unwrap();
         let (new, numbers) = state.new_models(&status);
@@ -408,7 +407,10 @@ mod tests {
         };
         let all = page("x", &whole(9, "c", PARTS_OF_MODEL).join(","));
         let error = tell(&mut state, &executor, &all).unwrap_err();
-        assert!(error.contains("more parts than 131072"), "{error}");
+        assert!(
+            error.to_string().contains("more parts than 131072"),
+            "{error}"
+        );
         let eight = whole(8, "c", PARTS_OF_MODEL);
         tell(&mut state, &executor, &page("x", &eight.join(","))).unwrap();
         // The record keeps the parts of contents that are replaced.
@@ -416,7 +418,9 @@ mod tests {
         replaced.push(model("m8", "d", PARTS_OF_MODEL));
         let error = tell(&mut state, &executor, &page("x", &replaced.join(","))).unwrap_err();
         assert!(
-            error.contains("have 147456 parts, expected 131072"),
+            error
+                .to_string()
+                .contains("have 147456 parts, expected 131072"),
             "{error}"
         );
     }

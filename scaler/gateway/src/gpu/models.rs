@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use tetris_scaler_dispatch::gpu::{GpuId, GpuModel, GpuScheduler, ModelId, Part};
 
 use super::limits::PARTS_OF_POOL;
+use super::page_error::PageError;
 
 /// Models of the functions of a pool. Their numbers stay the same for its life. A content is forgotten once no executor
 /// tells it.
@@ -108,14 +109,14 @@ impl Models {
     ///
     /// # Errors
     ///
-    /// The limit on parts of a pool, as a text. The model keeps its content.
+    /// The limit on parts of a pool. The model keeps its content.
     pub(super) fn learn(
         &mut self,
         scheduler: &mut GpuScheduler,
         (id, gpu): (ModelId, GpuId),
         identity: &str,
         parts: Vec<Part>,
-    ) -> Result<(), String> {
+    ) -> Result<(), PageError> {
         let Some(known) = self.all.get_mut(id.0 as usize) else {
             return Ok(());
         };
@@ -123,11 +124,11 @@ impl Models {
         let others = self.parts.saturating_sub(before);
         let all = others.saturating_add(parts.len());
         if all > PARTS_OF_POOL {
-            return Err(format!(
-                "model `{}`: {} parts make {all} in the pool, expected {PARTS_OF_POOL} at most",
-                known.name,
-                parts.len()
-            ));
+            return Err(PageError::PartsOfPool {
+                model: known.name.clone(),
+                parts: parts.len(),
+                all,
+            });
         }
         self.parts = all;
         known.content = Some(Content {
@@ -205,7 +206,9 @@ mod tests {
         let error = models.learn(&mut scheduler, from, "c", parts());
         let error = error.unwrap_err();
         assert!(
-            error.contains("make 1064960 in the pool, expected 1048576"),
+            error
+                .to_string()
+                .contains("make 1064960 in the pool, expected 1048576"),
             "{error}"
         );
         models.untell(&mut scheduler, ids[0], GpuId(0));

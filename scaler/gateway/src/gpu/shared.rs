@@ -13,6 +13,7 @@ use tokio::sync::{Notify, oneshot};
 use super::client::{self, PageMemory};
 use super::executor::Executor;
 use super::learn::Question;
+use super::page_error::PageError;
 use super::state::{Answer, GivenBack, State, Unload};
 use super::status::GpuStatus;
 use crate::clock::{Clock, micros};
@@ -114,7 +115,7 @@ impl SharedPool {
         match self.try_learn(executor, question, page) {
             Ok(loads) => loads,
             Err(reason) => {
-                self.refuse(executor, &reason);
+                self.refuse(executor, &reason.to_string());
                 false
             }
         }
@@ -125,7 +126,7 @@ impl SharedPool {
         executor: &Arc<Executor>,
         question: Question,
         page: &[u8],
-    ) -> Result<bool, String> {
+    ) -> Result<bool, PageError> {
         let status = GpuStatus::parse(page)?;
         // Their parts are read without the lock.
         let (new, numbers) = self.lock().new_models(&status);

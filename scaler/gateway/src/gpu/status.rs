@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::limits::{LINKS, MODELS, PART_NAME, PARTS_OF_MODEL, SIZE};
+use super::page_error::PageError;
 use super::text;
 pub use super::text::{Entry, List, Name};
 
@@ -83,21 +84,21 @@ impl<'a> ModelStatus<'a> {
     ///
     /// # Errors
     ///
-    /// The field that is wrong, as a text.
-    pub fn parts(&self) -> Result<Option<List<PartStatus<'a>, PARTS_OF_MODEL>>, String> {
-        let wrong =
-            |error: &dyn std::fmt::Display| shown(&format!("model `{}`: {error}", &*self.name));
+    /// The field that is wrong.
+    pub fn parts(&self) -> Result<Option<List<PartStatus<'a>, PARTS_OF_MODEL>>, PageError> {
         let Some(parts) = self.parts else {
             return Ok(None);
         };
-        let parts: Option<List<PartStatus<'a>, PARTS_OF_MODEL>> =
-            serde_json::from_str(parts.get()).map_err(|error| wrong(&error))?;
+        let parts: Option<List<PartStatus<'a>, PARTS_OF_MODEL>> = serde_json::from_str(parts.get())
+            .map_err(|error| PageError::Model {
+                model: shown(&self.name),
+                problem: shown(&error.to_string()),
+            })?;
         let bytes = parts.iter().flat_map(|parts| parts.iter());
         let bytes = bytes.fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
         if bytes > SIZE {
-            return Err(wrong(&format_args!(
-                "{bytes} bytes, expected {SIZE} at most"
-            )));
+            let model = shown(&self.name);
+            return Err(PageError::Bytes { model, bytes });
         }
         Ok(parts)
     }
@@ -140,16 +141,13 @@ impl<'a> GpuStatus<'a> {
     ///
     /// # Errors
     ///
-    /// The field that is wrong or above its limit, as a text.
-    pub fn parse(page: &'a [u8]) -> Result<Self, String> {
+    /// The field that is wrong or above its limit.
+    pub fn parse(page: &'a [u8]) -> Result<Self, PageError> {
         text::check(page)?;
-        let status: Self =
-            serde_json::from_slice(page).map_err(|error| shown(&error.to_string()))?;
+        let status: Self = serde_json::from_slice(page)
+            .map_err(|error| PageError::Field(shown(&error.to_string())))?;
         if status.capacity_bytes > SIZE {
-            let found = status.capacity_bytes;
-            return Err(format!(
-                "`capacity_bytes` is {found}, expected {SIZE} at most"
-            ));
+            return Err(PageError::Capacity(status.capacity_bytes));
         }
         Ok(status)
     }
@@ -192,7 +190,12 @@ mod tests {
 
     #[test]
     fn a_page_without_a_need_is_refused() {
-        assert!(GpuStatus::parse(b"{}").unwrap_err().contains("uuid"));
+        assert!(
+            GpuStatus::parse(b"{}")
+                .unwrap_err()
+                .to_string()
+                .contains("uuid")
+        );
     }
 
     fn page(head: &str, models: &str) -> String {
@@ -220,7 +223,7 @@ mod tests {
             (page(&long(RUN + 1), ""), "longer than 1536 bytes"),
         ] {
             let error = GpuStatus::parse(page.as_bytes()).unwrap_err();
-            assert!(error.contains(says), "{error}");
+            assert!(error.to_string().contains(says), "{error}");
         }
     }
 
@@ -235,8 +238,8 @@ mod tests {
                 .parts()
                 .map(|parts| parts.map(|parts| parts.len()))
         };
-        assert_eq!(read("null"), Ok(None));
-        assert_eq!(read(&parts(PARTS_OF_MODEL)), Ok(Some(PARTS_OF_MODEL)));
+        assert_eq!(read("null").unwrap(), None);
+        assert_eq!(read(&parts(PARTS_OF_MODEL)).unwrap(), Some(PARTS_OF_MODEL));
         for (parts, says) in [
             (
                 parts(PARTS_OF_MODEL + 1),
@@ -250,7 +253,7 @@ mod tests {
             ("7".to_owned(), "expected a list of at most 16384 parts"),
         ] {
             let error = read(&parts).unwrap_err();
-            assert!(error.contains(says), "{error}");
+            assert!(error.to_string().contains(says), "{error}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::ops::Deref;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
 use super::limits::{DEPTH, NAME, RUN};
+use super::page_error::PageError;
 
 /// A name of at most `MOST` bytes, which stays on the page unless it has escapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,7 +120,7 @@ impl<'de, T: Entry + Deserialize<'de>, const MOST: usize> Deserialize<'de> for L
 /// # Errors
 ///
 /// The first thing that is too long or too deep.
-pub(super) fn check(text: &[u8]) -> Result<(), String> {
+pub(super) fn check(text: &[u8]) -> Result<(), PageError> {
     let (mut run, mut depth) = (0_usize, 0_usize);
     let (mut in_name, mut escaped) = (false, false);
     for &byte in text {
@@ -142,10 +143,10 @@ pub(super) fn check(text: &[u8]) -> Result<(), String> {
         };
         run = if ends { 0 } else { run.saturating_add(1) };
         if run > RUN {
-            return Err(format!("a name or number is longer than {RUN} bytes"));
+            return Err(PageError::LongText);
         }
         if depth > DEPTH {
-            return Err(format!("lists and objects are deeper than {DEPTH}"));
+            return Err(PageError::Deep);
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What both devices do in the same way: by the context, by streams, and by addresses of mappings.
+//! Items that both devices have alike: by the context, by streams, and by addresses of mappings.
 
 /// Items of `DeviceMemory` for a device with the fields `context` and `registers_read_only`.
 macro_rules! shared_items {
