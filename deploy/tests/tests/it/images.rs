@@ -114,7 +114,7 @@ fn packages_and_binaries_that_are_built_are_in_the_workspace() {
     let root = files::deploy();
     let manifests = [
         "reclaimer",
-        "agent",
+        "agent/cli",
         "deploy/webhook",
         "scaler",
         "scaler/gateway",
