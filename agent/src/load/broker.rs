@@ -7,8 +7,8 @@ use tetris_loader::{PrivateCause, Progress, Recognized};
 use tetris_store_layout::{ManifestId, Store};
 use tetris_wire::daemon::IngestReason;
 
-use super::context::{LoadContext, SharedLoad};
 use super::recognize::KnownFile;
+use super::{LoadContext, SharedLoad};
 use crate::daemon::{DaemonClient, DaemonError, HeldInStore};
 
 /// Most times that a file is passed: its objects may be reclaimed before they are attached.

@@ -6,8 +6,8 @@ use tetris_store_layout::{
     IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, PublishError,
 };
 
-use super::complete::HashedFile;
-use super::context::{LoadContext, SharedLoad};
+use super::read::HashedFile;
+use super::{LoadContext, SharedLoad};
 use crate::backing::Backings;
 use crate::loaded_file::LoadedFile;
 use crate::private_reason::PrivateReason;

@@ -1,21 +1,18 @@
-//! The order of the steps of a load, and the decisions between them.
+//! The order of the steps of a load, the decisions between them, and loads without the store.
 
 use std::path::Path;
 
 use tetris_loader::{
-    HashedObject, LoadError, LoadFailure, PrivateCause, Recognized, Source, disown,
+    HashedObject, LoadError, LoadFailure, Plan, PrivateCause, Recognized, Source, disown,
 };
 use tetris_store_layout::{LastPath, ManifestKind, PublishOutcome, Store};
 use tracing::field::Empty;
 
-use super::attach::Mapped;
-use super::broker;
-use super::complete::HashedFile;
-use super::context::{LoadContext, SharedLoad};
-use super::publish_missing::ReadObjects;
-use super::recognize::{self, KnownFile};
-use super::retry::retry;
-use crate::loaded_file::LoadedFile;
+use super::read::{HashedFile, ReadObjects, read_private};
+use super::recognize::{self, KnownFile, Mapped};
+use super::{LoadContext, SharedLoad, broker};
+use crate::backing::Backings;
+use crate::loaded_file::{LoadedFile, TensorEntry};
 use crate::private_reason::{PrivateReason, store_dir};
 use crate::report::LoadReport;
 use crate::worth::NotWorthSharing;
@@ -256,5 +253,78 @@ impl LoadContext<'_> {
         }
         let path = load.source.path();
         Ok(LoadedFile::new(path, id, manifest, backings, report))
+    }
+}
+
+/// Most attempts to load a file that changes while it is read.
+const ATTEMPTS: u32 = 3;
+
+/// Tries `load` with `source`, and with another that `again` opens if the file changes meanwhile.
+pub(super) fn retry<T>(
+    mut source: Source,
+    again: impl Fn() -> Result<Source, LoadError>,
+    mut load: impl FnMut(&Source) -> Result<T, LoadFailure>,
+) -> Result<T, LoadError> {
+    for attempt in 1..=ATTEMPTS {
+        match load(&source) {
+            Ok(loaded) => return Ok(loaded),
+            Err(LoadFailure::Changed) if attempt < ATTEMPTS => source = again()?,
+            Err(LoadFailure::Changed) => {}
+            Err(LoadFailure::Load(error)) => return Err(error),
+        }
+    }
+    Err(LoadError::Changed {
+        path: source.path().to_owned(),
+        attempts: ATTEMPTS,
+    })
+}
+
+impl LoadContext<'_> {
+    /// Reads a file into private memory, for the given reason. A file that would be kept whole is not
+    /// copied.
+    pub(super) fn load_private(
+        &self,
+        source: &Source,
+        kind: ManifestKind,
+        recognized: Recognized,
+        reason: PrivateReason,
+    ) -> Result<LoadedFile, LoadFailure> {
+        let mut report = LoadReport {
+            recognized: vec![recognized],
+            ..LoadReport::default()
+        };
+        report.set_private(reason);
+        let mut file = LoadedFile {
+            path: source.path().to_owned(),
+            size: source.identity().size,
+            manifest: None,
+            metadata: Vec::new(),
+            entries: Vec::new(),
+            backings: Backings::default(),
+            report: LoadReport::default(),
+            has_identity: false,
+        };
+        if kind == ManifestKind::Safetensors {
+            let (header, _) = source.header()?;
+            let plan = Plan::one_per_tensor(&header, source)?;
+            let threads = self.options.thread_count();
+            let (places, buffer) = read_private(source, &plan.jobs, threads, &mut report)?;
+            file.backings = Backings::new(places, vec![buffer]);
+            let planned = header.tensors.into_iter().zip(plan.tensors);
+            file.entries = planned
+                .map(|(info, planned)| TensorEntry {
+                    len: info.byte_len(),
+                    dtype: planned.dtype,
+                    name: info.name,
+                    shape: info.shape,
+                    id: None,
+                    place: planned.place,
+                })
+                .collect();
+            file.metadata = header.metadata.into_iter().collect();
+        }
+        source.require_unchanged()?;
+        file.report = report;
+        Ok(file)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use tetris_loader::PrivateCause;
 use tetris_store_layout::Store;
 
-use super::context::LoadContext;
+use super::LoadContext;
 use crate::daemon::{DaemonClient, DaemonError, RoomMade};
 use crate::gc::{self, GcOptions};
 use crate::private_reason::PrivateReason;

@@ -5,9 +5,9 @@ use std::path::Path;
 use tetris_loader::{LoadError, LoadFailure, PlannedFile, Recognized, Source, compare, disown};
 use tetris_store_layout::{Access, LastPath, Manifest, ManifestKind, Store};
 
-use super::context::LoadContext;
+use super::LoadContext;
+use super::flow::retry;
 use super::recognize::bound;
-use super::retry::retry;
 
 impl LoadContext<'_> {
     /// The manifest of a file; its content is not published. With `remember` the store keeps the

@@ -7,8 +7,8 @@ use std::time::Instant;
 use tetris_loader::PrivateCause;
 use tetris_store_layout::{ObjectRef, PublishOutcome, Published, Store};
 
+use super::LoadContext;
 use super::broker::cause_of;
-use super::context::LoadContext;
 use crate::daemon::{self, DaemonClient, DaemonError};
 use crate::private_reason::PrivateReason;
 use crate::read_at::ReadAt;

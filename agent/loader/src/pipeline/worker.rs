@@ -25,6 +25,20 @@ const BUFFER_BYTES: usize = 2 << 20;
 /// Most times that room is made for one object: another thread or process may take it first.
 const ROOM_ATTEMPTS: u32 = 16;
 
+/// The reason that a segment was not written.
+enum SegmentFailure {
+    /// The file cannot be read.
+    Read(LoadFailure),
+    /// The store does not take the object.
+    Write(PublishError),
+}
+
+impl From<LoadFailure> for SegmentFailure {
+    fn from(failure: LoadFailure) -> Self {
+        Self::Read(failure)
+    }
+}
+
 /// One sweep over jobs of a pipeline, as its threads share it.
 pub(crate) struct SweepState<'a> {
     pipeline: &'a Pipeline<'a>,
@@ -114,9 +128,10 @@ impl<'a> SweepState<'a> {
         };
         let digest = match staging.as_deref() {
             None => self.hash_segment(job, segment, buffer)?,
-            Some(to) => match self.write_segment(job, to.segment(segment), segment, buffer)? {
+            Some(to) => match self.write_segment(job, to.segment(segment), segment, buffer) {
                 Ok(digest) => digest,
-                Err(error) => {
+                Err(SegmentFailure::Read(failure)) => return Err(failure),
+                Err(SegmentFailure::Write(error)) => {
                     // The object's digest is needed even so, to look it up.
                     self.refuse(error);
                     slot.stop_staging();
@@ -138,9 +153,8 @@ impl<'a> SweepState<'a> {
         let mut hasher = SegmentHasher::new(job.len, segment);
         self.each_piece(job, segment, buffer, |piece| {
             hasher.update(piece);
-            Ok(())
-        })?
-        .unwrap_or_else(|never: std::convert::Infallible| match never {});
+            Ok::<(), LoadFailure>(())
+        })?;
         Ok(hasher.finish())
     }
 
@@ -150,31 +164,31 @@ impl<'a> SweepState<'a> {
         mut writer: SegmentWriter<'_>,
         segment: u64,
         buffer: &mut [u8],
-    ) -> Result<Result<SegmentDigest, PublishError>, LoadFailure> {
-        let written = self.each_piece(job, segment, buffer, |piece| writer.write(piece))?;
-        Ok(written.map(|()| writer.finish()))
+    ) -> Result<SegmentDigest, SegmentFailure> {
+        self.each_piece(job, segment, buffer, |piece| {
+            writer.write(piece).map_err(SegmentFailure::Write)
+        })?;
+        Ok(writer.finish())
     }
 
-    /// Reads a segment piece by piece. The outer error is the reader's, the inner one the taker's.
-    fn each_piece<E>(
+    /// Reads a segment, and passes it on piece by piece.
+    fn each_piece<E: From<LoadFailure>>(
         &self,
         job: &Job,
         segment: u64,
         buffer: &mut [u8],
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<Result<(), E>, LoadFailure> {
+    ) -> Result<(), E> {
         let mut at = segment * SEGMENT_BYTES;
         let end = at + segment_len(job.len, segment);
         while at < end {
             let len = (end - at).min(buffer.len() as u64);
             let piece = buffer.get_mut(..len as usize).unwrap_or_default();
             job.read(self.pipeline.source, at, piece)?;
-            if let Err(error) = take(piece) {
-                return Ok(Err(error));
-            }
+            take(piece)?;
             at += len;
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Decides the work on an object, with its first segment.
@@ -187,7 +201,7 @@ impl<'a> SweepState<'a> {
         let take = !self.tally.limit.is_met();
         match take.then(|| self.stage(store, job.len)).flatten() {
             Some(staging) => SegmentWork::Stage(Arc::new(staging)),
-            // HashedObject by the first sweep: hashing it again would gain nothing.
+            // Hashed by the first sweep: hashing it again would gain nothing.
             None if self.stage_all => SegmentWork::Skip,
             None => SegmentWork::Hash,
         }
