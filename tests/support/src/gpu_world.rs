@@ -167,17 +167,10 @@ impl World {
         }
     }
 
-    /// The executor of a GPU is lost.
+    /// The executor of a GPU is lost, and its memory with it; its request waits again.
     pub fn lose(&mut self, gpu: GpuId) {
-        for id in self.scheduler.remove_gpu(self.now_us, gpu) {
-            let mut running = self.running.iter();
-            let on = running.find(|(_, entry)| entry.request.id == id).unwrap().0;
-            let on = *on;
-            self.running.remove(&on);
-            self.waiting.insert(id);
-        }
-        assert!(!self.running.contains_key(&gpu));
-        self.lost.insert(gpu);
+        self.give_back(gpu);
+        self.suspend(gpu);
     }
 
     /// The executor does not answer; its running request may still end.

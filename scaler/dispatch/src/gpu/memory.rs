@@ -60,10 +60,6 @@ impl DeviceMemory {
         self.used
     }
 
-    pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.capacity, self.sharing);
-    }
-
     pub(crate) const fn set_capacity(&mut self, bytes: u64) {
         self.capacity = bytes;
     }

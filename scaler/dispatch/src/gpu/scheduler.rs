@@ -248,39 +248,7 @@ impl GpuScheduler {
         Some(running)
     }
 
-    /// Notes that the executor of a GPU is lost, and its memory with it. Its requests wait again,
-    /// in the order of their arrival. Returns the numbers of requests whose run or load ended: the
-    /// GPU's own, and those that were loading from it.
-    pub fn remove_gpu(&mut self, now_us: u64, gpu: GpuId) -> Vec<RequestId> {
-        let readers: Vec<GpuId> = self
-            .pool
-            .topology
-            .ids()
-            .filter(|&other| {
-                let running = self.pool.gpu(other).and_then(|gpu| gpu.running.as_ref());
-                let loading = running.and_then(|running| running.loading);
-                other == gpu || loading.is_some_and(|(source, _)| source == Source::Gpu(gpu))
-            })
-            .collect();
-        let mut stopped = Vec::new();
-        for reader in readers {
-            if let Some(running) = self.stop(now_us, reader) {
-                stopped.push(running.waited.request.id);
-                self.queue
-                    .push(running.waited.request, running.waited.overtaken);
-            }
-        }
-        if let Some(state) = self.pool.gpu_mut(gpu) {
-            state.available = false;
-            state.memory.clear();
-            for waited in std::mem::take(&mut state.local) {
-                self.queue.push(waited.request, waited.overtaken);
-            }
-        }
-        stopped
-    }
-
-    /// Notes that the executor of a GPU is there again, with an empty memory.
+    /// Notes that the executor of a GPU is there again.
     pub fn restore_gpu(&mut self, now_us: u64, gpu: GpuId) {
         if let Some(state) = self.pool.gpu_mut(gpu)
             && !state.available

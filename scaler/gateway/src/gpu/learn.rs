@@ -9,6 +9,7 @@ use super::contents::{Contents, PartNumbers};
 use super::device::Device;
 use super::executor::Executor;
 use super::limits::PARTS;
+use super::models::Told;
 use super::page_error::PageError;
 use super::state::{State, Unload};
 use super::status::{GpuStatus, ModelStatus, Residency, shown};
@@ -223,14 +224,18 @@ impl State {
                 self.models.untell(&mut self.scheduler, id, gpu);
                 continue;
             };
-            if !self.models.is_new(id, &model.model) {
-                self.models.tell(id, gpu);
-            } else if let Some(parts) = contents.remove(&id) {
-                let scheduler = &mut self.scheduler;
-                self.models
-                    .learn(scheduler, (id, gpu), &model.model, parts)?;
-            } else {
-                needs_parts = true;
+            match (
+                self.models.tell(id, gpu, &model.model),
+                contents.remove(&id),
+            ) {
+                (Told::Known, _) => {}
+                (Told::Other, _) => unserved.push(id),
+                (Told::New, None) => needs_parts = true,
+                (Told::New, Some(parts)) => {
+                    let scheduler = &mut self.scheduler;
+                    self.models
+                        .learn(scheduler, (id, gpu), &model.model, parts)?;
+                }
             }
         }
         if let Some(known) = self.executors.get_mut(&gpu) {
@@ -393,6 +398,49 @@ mod tests {
         state.refuse(0, executors[1].gpu, "too large");
         assert!(!knows(&state, "a", "c"));
         assert_eq!(state.totals.refused_pages, 1);
+    }
+
+    #[test]
+    fn a_single_executor_does_not_change_what_the_others_have() {
+        let mut state = state(&["a"]);
+        let executors = [1, 2, 3].map(|port| add(&mut state, port));
+        let content = |content: &str| page("x", &model("a", content, 2));
+        for executor in &executors {
+            tell(&mut state, executor, &content("c")).unwrap();
+        }
+        let id = state.models.find("a").unwrap();
+        let serving = |state: &State| -> Vec<bool> {
+            let gpus = executors.iter().map(|executor| executor.gpu);
+            gpus.map(|gpu| state.scheduler.serves(gpu, id)).collect()
+        };
+        // It tells another content on every page, and is asked for no parts.
+        for round in 0..50 {
+            tell(
+                &mut state,
+                &executors[2],
+                &content(&format!("other {round}")),
+            )
+            .unwrap();
+            assert!(knows(&state, "a", "c"));
+            assert!(!state.question(&executors[2]).unwrap().parts);
+            assert_eq!(serving(&state), [true, true, false]);
+        }
+        // In a rollout the others follow, and the content changes with the second of three.
+        tell(&mut state, &executors[2], &content("d")).unwrap();
+        tell(&mut state, &executors[0], &content("d")).unwrap();
+        assert!(knows(&state, "a", "d"));
+        tell(&mut state, &executors[1], &content("c")).unwrap();
+        tell(&mut state, &executors[2], &content("d")).unwrap();
+        assert_eq!(serving(&state), [true, false, true]);
+        tell(&mut state, &executors[1], &content("d")).unwrap();
+        assert_eq!(serving(&state), [true, true, true]);
+        // Of two that disagree, the first has it.
+        state.leave(executors[0].gpu);
+        tell(&mut state, &executors[1], &content("e")).unwrap();
+        assert!(knows(&state, "a", "d"));
+        state.leave(executors[2].gpu);
+        tell(&mut state, &executors[1], &content("e")).unwrap();
+        assert!(knows(&state, "a", "e"));
     }
 
     #[test]

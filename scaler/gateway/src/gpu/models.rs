@@ -1,14 +1,15 @@
 //! Numbers of models by name, and their contents.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use tetris_scaler_dispatch::gpu::{GpuId, GpuModel, GpuScheduler, ModelId, Part};
 
 use super::limits::PARTS_OF_POOL;
 use super::page_error::PageError;
 
-/// Models of the functions of a pool. Their numbers stay the same for its life. A content is forgotten once no executor
-/// tells it.
+/// Models of the functions of a pool. Their numbers stay the same for its life. A model has the content that most
+/// executors tell, so that a single one does not change what the others have. A content is forgotten once no executor tells
+/// it.
 #[derive(Debug, Default)]
 pub(super) struct Models {
     all: Vec<Known>,
@@ -22,17 +23,28 @@ pub(super) struct Models {
 struct Known {
     name: String,
     content: Option<Content>,
+    /// Identity of the content on the last page of each executor.
+    told: BTreeMap<GpuId, Box<str>>,
     times: Times,
 }
 
-/// Content of a model, which an executor has told.
+/// Content of a model, which executors have told.
 #[derive(Debug)]
 struct Content {
     identity: Box<str>,
     /// Number of its parts.
     parts: usize,
-    /// Executors whose last page had it.
-    told_by: BTreeSet<GpuId>,
+}
+
+/// Standing of a content that an executor tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Its parts are known.
+    Known,
+    /// Its parts are not known.
+    New,
+    /// Most executors tell another one.
+    Other,
 }
 
 /// Times of a model's inference, in microseconds.
@@ -68,6 +80,7 @@ impl Models {
         self.all.push(Known {
             name: name.to_owned(),
             content: None,
+            told: BTreeMap::new(),
             times,
         });
         id
@@ -97,11 +110,38 @@ impl Models {
         })
     }
 
-    /// Notes that an executor tells a content whose parts are known.
-    pub(super) fn tell(&mut self, id: ModelId, gpu: GpuId) {
-        let known = self.all.get_mut(id.0 as usize);
-        if let Some(content) = known.and_then(|known| known.content.as_mut()) {
-            content.told_by.insert(gpu);
+    /// Notes the content that an executor tells.
+    pub(super) fn tell(&mut self, id: ModelId, gpu: GpuId, identity: &str) -> Told {
+        let Some(known) = self.all.get_mut(id.0 as usize) else {
+            return Told::Other;
+        };
+        let before = known.told.insert(gpu, identity.into());
+        let is_same = before.as_deref() == Some(identity);
+        let current = known.content.as_ref().map(|content| &*content.identity);
+        if is_same && current == Some(identity) {
+            return Told::Known;
+        }
+        let mut votes: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
+        for told in known.told.values() {
+            let (count, is_current) = votes.entry(told).or_default();
+            *count = count.saturating_add(1);
+            *is_current = current == Some(&**told);
+        }
+        let most = votes.into_iter().max_by_key(|(_, votes)| *votes);
+        if most.is_some_and(|(most, _)| most != identity) {
+            if !is_same {
+                tracing::warn!(
+                    model = known.name,
+                    gpu = gpu.0,
+                    "most executors have another content of the model; this one gets no requests for it"
+                );
+            }
+            return Told::Other;
+        }
+        if current == Some(identity) {
+            Told::Known
+        } else {
+            Told::New
         }
     }
 
@@ -131,10 +171,10 @@ impl Models {
             });
         }
         self.parts = all;
+        known.told.insert(gpu, identity.into());
         known.content = Some(Content {
             identity: identity.into(),
             parts: parts.len(),
-            told_by: BTreeSet::from([gpu]),
         });
         scheduler.set_model(id, of(parts, known.times));
         Ok(())
@@ -145,10 +185,11 @@ impl Models {
         let Some(known) = self.all.get_mut(id.0 as usize) else {
             return;
         };
-        let Some(content) = &mut known.content else {
+        known.told.remove(&gpu);
+        let Some(content) = &known.content else {
             return;
         };
-        if content.told_by.remove(&gpu) && content.told_by.is_empty() {
+        if !known.told.values().any(|told| *told == content.identity) {
             self.parts = self.parts.saturating_sub(content.parts);
             known.content = None;
             scheduler.set_model(id, of(Vec::new(), known.times));
