@@ -8,6 +8,7 @@
     clippy::panic
 )]
 
+mod own_usage;
 mod record_memory;
 mod records;
 mod uuid;

@@ -47,10 +47,10 @@ mod seccomp;
 mod status;
 
 pub use error::SandboxError;
+pub use proc::Proc;
 pub use profile::{Profile, Rights, SocketFamily};
 pub use status::SandboxStatus;
 
-use proc::Proc;
 use seccomp::Filters;
 
 /// Takes from this process all rights that `profile` does not permit, for good: no_new_privs, then Landlock, then the filter of

@@ -9,10 +9,16 @@ pub(crate) const NONE: &str = "none";
 const STATUS: &str = "/proc/self/status";
 
 /// The text of `/proc/self/status` (proc_pid_status(5)).
-pub(crate) struct Proc(String);
+#[derive(Debug)]
+pub struct Proc(String);
 
 impl Proc {
-    pub(crate) fn of_self() -> Result<Self, SandboxError> {
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `/proc` is not mounted.
+    pub fn of_self() -> Result<Self, SandboxError> {
         let read = std::fs::read_to_string(STATUS);
         read.map(Self).map_err(|source| SandboxError::Proc {
             path: PathBuf::from(STATUS),
@@ -20,7 +26,8 @@ impl Proc {
         })
     }
 
-    fn field(&self, name: &str) -> Option<&str> {
+    /// Value of a field, by its name without the colon.
+    pub fn field(&self, name: &str) -> Option<&str> {
         let fields = self.0.lines().filter_map(|line| line.split_once(':'));
         fields
             .filter(|(found, _)| *found == name)
@@ -29,7 +36,7 @@ impl Proc {
     }
 
     /// Number of threads of this process.
-    pub(crate) fn threads(&self) -> u64 {
+    pub fn threads(&self) -> u64 {
         // A kernel without the field is none of ours: better no start than a thread without rules.
         let threads = self.field("Threads").and_then(|count| count.parse().ok());
         threads.unwrap_or(u64::MAX)

@@ -91,7 +91,7 @@ impl Metrics {
     /// Metrics of a daemon with these stores, by their names in the configuration.
     pub fn new(stores: impl IntoIterator<Item = String>) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(process::Process));
+        registry.register_collector(Box::new(process::Process::new()));
         let own = registry.sub_registry_with_prefix(PREFIX);
         register_build_info(
             own,

@@ -1,25 +1,22 @@
 //! This process as its own report has it: use of the machine, and limits by the kernel.
 
-use tetris_sandbox::SandboxStatus;
+use tetris_sandbox::{Proc, SandboxStatus};
 
 use super::sandbox;
+use crate::own_usage::{cpu_time, resident_bytes};
 use crate::report::process_report::{SandboxReport, Usage};
 
-/// Milliseconds per tick in `/proc`: USER_HZ is 100 in the ABI of every architecture that the store
-/// runs on.
-const MS_PER_TICK: u64 = 10;
-
 impl Usage {
-    /// The use of the machine by this process, from `/proc/self`. Unreadable values are 0.
+    /// The use of the machine by this process. Unreadable values are 0.
     pub fn of_this_process() -> Self {
-        let (stat, status) = (read("/proc/self/stat"), read("/proc/self/status"));
+        let cpu_ms = cpu_time().and_then(|time| u64::try_from(time.as_millis()).ok());
         let files = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
         Self {
-            cpu_ms: cpu_ticks(&stat).unwrap_or_default() * MS_PER_TICK,
-            resident_bytes: number(&status, "VmRSS:").unwrap_or_default() * 1024,
+            cpu_ms: cpu_ms.unwrap_or_default(),
+            resident_bytes: resident_bytes().unwrap_or_default(),
             // Without the descriptor of the listing itself.
             open_files: files.saturating_sub(1) as u64,
-            threads: number(&status, "Threads:").unwrap_or_default(),
+            threads: Proc::of_self().map_or(0, |status| status.threads()),
         }
     }
 }
@@ -27,7 +24,8 @@ impl Usage {
 impl SandboxReport {
     /// The sandbox that this process entered, and the rights that `/proc/self` shows.
     pub fn of_this_process() -> Self {
-        let status = read("/proc/self/status");
+        let status = Proc::of_self().ok();
+        let effective = status.as_ref().and_then(|status| status.field("CapEff"));
         let entered = sandbox::entered();
         let because = |reason: fn(&SandboxStatus) -> &Option<String>| match entered {
             Some(entered) => reason(entered).clone(),
@@ -38,46 +36,15 @@ impl SandboxReport {
             seccomp_because: because(|entered| &entered.seccomp_because),
             landlock: entered.and_then(|entered| entered.landlock),
             landlock_because: because(|entered| &entered.landlock_because),
-            capabilities: field(&status, "CapEff:").unwrap_or_default().to_owned(),
+            capabilities: effective.unwrap_or_default().to_owned(),
             uid: rustix::process::geteuid().as_raw(),
         }
     }
 }
 
-fn read(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
-}
-
-/// The first word of the line that begins with `key`.
-fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
-    rest.split_whitespace().next()
-}
-
-fn number(text: &str, key: &str) -> Option<u64> {
-    field(text, key)?.parse().ok()
-}
-
-/// Time in user and in kernel mode: fields 14 and 15 of proc_pid_stat(5). The command before them
-/// may hold blanks and parentheses.
-fn cpu_ticks(stat: &str) -> Option<u64> {
-    let (_, after_command) = stat.rsplit_once(") ")?;
-    let mut times = after_command.split_whitespace().skip(11);
-    let mut next = || times.next()?.parse::<u64>().ok();
-    next()?.checked_add(next()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_with_blanks_and_parentheses_shifts_no_field() {
-        let fields: Vec<String> = (4..=30).map(|n| n.to_string()).collect();
-        let stat = format!("7 (a) b (c) S {}", fields.join(" "));
-        assert_eq!(cpu_ticks(&stat), Some(14 + 15));
-        assert_eq!(cpu_ticks("7 (a) S 1"), None);
-    }
 
     #[test]
     fn this_process_has_memory_files_and_threads() {

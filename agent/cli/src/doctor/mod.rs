@@ -17,7 +17,6 @@
 //! ```
 
 mod check;
-mod installed_memory;
 mod machine;
 mod model;
 mod mounts;
@@ -28,6 +27,7 @@ mod users;
 
 use std::path::PathBuf;
 
+use nix::sys::sysinfo::sysinfo;
 use store::SeenStore;
 use tetris_agent::DEFAULT_MIN_SHARED_BYTES;
 use tetris_agent::store_location::StoreLocation;
@@ -93,4 +93,9 @@ pub fn diagnose(location: &StoreLocation, subjects: &Subjects) -> Diagnosis {
         sections.push(process::section(pid, &seen));
     }
     Diagnosis { sections }
+}
+
+/// Memory of the machine in bytes, if the kernel says.
+fn installed_memory() -> Option<u64> {
+    sysinfo().ok().map(|machine| machine.ram_total())
 }

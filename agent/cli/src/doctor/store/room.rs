@@ -19,7 +19,7 @@ pub(super) fn check(open: &OpenStore) -> Check {
         usage: open.usage,
         freeable: open.freeable(),
         may_free: open.publishing() != Publishing::Impossible,
-        machine: installed_memory::total(),
+        machine: installed_memory(),
     };
     room.check(open.store.root())
 }
