@@ -1,7 +1,7 @@
 //! Conditions on any bytes taken for a daemon's page `/inventory/objects`. Shared by the fuzz
 //! target and the tests of the scaler.
 
-use tetris_scaler::nodes::{Page, decompressed};
+use tetris_scaler::nodes::{Page, PageError, decompressed};
 
 use crate::heap::Bound;
 
@@ -35,7 +35,7 @@ pub fn check(input: &[u8]) -> Result<(), String> {
     match input.split_first() {
         Some((&GZIP, bytes)) => {
             let page = DECOMPRESSION.hold(bytes.len(), || decompressed(bytes, MAX_PAGE));
-            let page = page.inspect_err(|problem| printable(problem))?;
+            let page = page.map_err(|error| printable(&error))?;
             assert!(page.len() <= MAX_PAGE, "{} bytes", page.len());
             read(&page)
         }
@@ -46,7 +46,7 @@ pub fn check(input: &[u8]) -> Result<(), String> {
 
 fn read(bytes: &[u8]) -> Result<(), String> {
     let page = HEAP.hold(bytes.len(), || Page::read(bytes, NODE));
-    let page = page.inspect_err(|problem| printable(problem))?;
+    let page = page.map_err(|error| printable(&error))?;
     if let Some(room) = page.room {
         let most = room.stores.values().max().copied().unwrap_or_default();
         assert!(most <= room.free_bytes, "{room:?}");
@@ -55,7 +55,10 @@ fn read(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-fn printable(problem: &str) {
+/// Returns the message, which is fit for a log.
+fn printable(error: &PageError) -> String {
+    let problem = error.to_string();
     assert!((1..4_000).contains(&problem.len()), "{problem}");
     assert!(!problem.contains(char::is_control), "{problem:?}");
+    problem
 }

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use tetris_service_kit::http::{metrics_page, probe, text};
+use tetris_service_kit::http::{NotReady, metrics_page, probe, text};
 
 use crate::metrics::Metrics;
 
@@ -39,7 +39,11 @@ pub fn router(pages: Pages) -> Router {
 async fn ready(State(pages): State<Pages>) -> Response {
     let ready = pages.ready.load(Ordering::Relaxed);
     let missing = "no pass yet: the API server's lists are incomplete";
-    probe(ready.then_some(()).ok_or_else(|| missing.to_owned()))
+    probe(
+        ready
+            .then_some(())
+            .ok_or_else(|| NotReady::because(missing)),
+    )
 }
 
 async fn metrics(State(pages): State<Pages>) -> Response {

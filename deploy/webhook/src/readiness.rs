@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tetris_service_kit::http::NotReady;
+
 use crate::certificates::{Clock, Serving};
 
 /// Readiness of this replica for the API server.
@@ -48,13 +50,13 @@ impl Readiness {
     }
 
     /// Returns the reason the replica is not ready, if it is not.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), NotReady> {
         if self.is_stopping() {
-            return Err("stopping".to_owned());
+            return Err(NotReady::because("stopping"));
         }
         let because = |what: &str| match self.error().as_deref() {
-            Some(error) => format!("{what}: {error}"),
-            None => what.to_owned(),
+            Some(error) => NotReady::because(format!("{what}: {error}")),
+            None => NotReady::because(what),
         };
         if !self.synced.load(Ordering::Relaxed) {
             return Err(because("no certificate yet that the API server trusts"));

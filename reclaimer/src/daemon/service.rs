@@ -96,8 +96,9 @@ async fn follow(
                 match &checked {
                     Ok(()) => send(&manager, &[Message::Alive]),
                     Err(reason) if healthy => {
+                        let reason = reason.to_string();
                         tracing::error!(reason, "no more heartbeats: the service manager restarts the daemon");
-                        send(&manager, &[Message::Status(reason)]);
+                        send(&manager, &[Message::Status(&reason)]);
                     }
                     Err(_) => {}
                 }

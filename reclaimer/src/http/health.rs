@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use tetris_service_kit::http::NotReady;
 use tokio::time::Instant;
 
 use crate::report::NodeStatus;
@@ -51,7 +52,7 @@ impl Health {
     }
 
     /// Returns an error with the reason if the loop has stopped.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), NotReady> {
         let age = self
             .last
             .lock()
@@ -60,16 +61,16 @@ impl Health {
         if age < self.limit {
             return Ok(());
         }
-        Err(format!(
+        Err(NotReady::because(format!(
             "the daemon's loop last reported {} s ago; it must within {} s",
             age.as_secs(),
             self.limit.as_secs()
-        ))
+        )))
     }
 }
 
 /// Returns an error with all that the daemon's readiness lacks, line by line.
-pub(super) fn ready(health: &Health, status: Option<&NodeStatus>) -> Result<(), String> {
+pub(super) fn ready(health: &Health, status: Option<&NodeStatus>) -> Result<(), NotReady> {
     let broken = |status: &NodeStatus| {
         let stores = status.stores.iter();
         let broken = stores
@@ -80,7 +81,7 @@ pub(super) fn ready(health: &Health, status: Option<&NodeStatus>) -> Result<(), 
 }
 
 /// [`ready`] for clients that may not learn the names of stores.
-pub(super) fn ready_in_brief(health: &Health, status: Option<&NodeStatus>) -> Result<(), String> {
+pub(super) fn ready_in_brief(health: &Health, status: Option<&NodeStatus>) -> Result<(), NotReady> {
     let broken = |status: &NodeStatus| {
         let stores = status.stores.iter();
         match stores.filter(|store| store.error.is_some()).count() {
@@ -98,7 +99,7 @@ fn lacking(
     health: &Health,
     status: Option<&NodeStatus>,
     broken: impl Fn(&NodeStatus) -> Vec<String>,
-) -> Result<(), String> {
+) -> Result<(), NotReady> {
     let mut missing = match status {
         Some(status) => broken(status),
         None => vec!["no pass has ended yet".to_owned()],
@@ -106,8 +107,5 @@ fn lacking(
     if let Some(Missing(others)) = &health.missing {
         missing.extend(others());
     }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    Err(missing.join("\n"))
+    NotReady::unless_none(missing)
 }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use tetris_service_kit::http::{metrics_page, probe};
+use tetris_service_kit::http::{NotReady, metrics_page, probe};
 
 use crate::loads::Origin;
 use crate::metrics::Metrics;
@@ -47,7 +47,6 @@ async fn ready(State(pages): State<Pages>) -> Response {
     if pages.ready.load(Ordering::Relaxed) {
         return probe(Ok(()));
     }
-    probe(Err(
-        "the functions are not known yet, or the gateway stops".to_owned()
-    ))
+    let reason = "the functions are not known yet, or the gateway stops";
+    probe(Err(NotReady::because(reason)))
 }

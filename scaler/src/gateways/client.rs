@@ -73,7 +73,7 @@ impl GatewayClient {
             }
             body.extend_from_slice(&part);
         }
-        Page::read(&body, &gateway.pod).map_err(GatewayProblem::Malformed)
+        Page::read(&body, &gateway.pod)
     }
 }
 

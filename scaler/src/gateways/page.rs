@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::error::GatewayProblem;
 use crate::resources::Percentile;
 use crate::shown::shown;
 use crate::state::Key;
@@ -102,20 +103,24 @@ impl Page {
     ///
     /// Fails if the page is malformed, of another version, or of another gateway, or if it has a function
     /// twice.
-    pub fn read(body: &[u8], gateway: &str) -> Result<Self, String> {
-        let document: Document = serde_json::from_slice(body)
-            .map_err(|error| format!("cannot parse the loads: {}", short(&error.to_string())))?;
+    pub fn read(body: &[u8], gateway: &str) -> Result<Self, GatewayProblem> {
+        let document: Document = serde_json::from_slice(body).map_err(|error| {
+            malformed(format!(
+                "cannot parse the loads: {}",
+                short(&error.to_string())
+            ))
+        })?;
         if document.version != VERSION {
-            return Err(format!(
+            return Err(malformed(format!(
                 "found version {} of the loads, expected {VERSION}; use a gateway and a scaler of the same release",
                 document.version
-            ));
+            )));
         }
         if document.gateway != gateway {
-            return Err(format!(
+            return Err(malformed(format!(
                 "found the loads of {:?}, expected those of {gateway:?}",
                 short(&document.gateway)
-            ));
+            )));
         }
         let mut page = Self {
             started_ms: document.started_ms,
@@ -124,12 +129,16 @@ impl Page {
         };
         for entry in document.functions {
             let key = Key::new(entry.namespace.as_str(), entry.function.as_str());
-            let read = entry
-                .read()
-                .map_err(|problem| format!("{}: {problem}", short(&key.to_string())))?;
-            if page.functions.insert(key.clone(), read).is_some() {
-                let key = short(&key.to_string());
-                return Err(format!("found {key} twice in the loads, expected it once"));
+            let shown = short(&key.to_string());
+            if let Some(ms) = entry.wrong_latency() {
+                return Err(malformed(format!(
+                    "{shown}: found a latency of {ms} ms, expected 0 to {MOST_MS}"
+                )));
+            }
+            if page.functions.insert(key, entry.read()).is_some() {
+                return Err(malformed(format!(
+                    "found {shown} twice in the loads, expected it once"
+                )));
             }
         }
         Ok(page)
@@ -137,27 +146,24 @@ impl Page {
 }
 
 impl Function {
-    fn read(self) -> Result<FunctionPage, String> {
-        if let Some(LatencyPage {
+    /// A latency that is out of range, in milliseconds.
+    fn wrong_latency(&self) -> Option<f64> {
+        let LatencyPage {
             p50_ms,
             p95_ms,
             p99_ms,
-        }) = self.latency
-        {
-            for ms in [p50_ms, p95_ms, p99_ms] {
-                if !(0.0..=MOST_MS).contains(&ms) {
-                    return Err(format!(
-                        "found a latency of {ms} ms, expected 0 to {MOST_MS}"
-                    ));
-                }
-            }
-        }
+        } = self.latency?;
+        let mut all = [p50_ms, p95_ms, p99_ms].into_iter();
+        all.find(|ms| !(0.0..=MOST_MS).contains(ms))
+    }
+
+    fn read(self) -> FunctionPage {
         let mut outstanding: BTreeMap<String, u64> = BTreeMap::new();
         for instance in self.instances {
             let sum = outstanding.entry(instance.pod).or_default();
             *sum = sum.saturating_add(instance.outstanding);
         }
-        Ok(FunctionPage {
+        FunctionPage {
             requests: self.requests,
             waiting: self.waiting,
             in_flight: self.in_flight,
@@ -167,8 +173,12 @@ impl Function {
                 .unwrap_or(0),
             latency: self.latency,
             outstanding,
-        })
+        }
     }
+}
+
+fn malformed(problem: String) -> GatewayProblem {
+    GatewayProblem::Malformed(problem)
 }
 
 fn short(text: &str) -> String {
@@ -225,7 +235,9 @@ mod tests {
         for (from, to, expected) in cases {
             let text = EXAMPLE.replacen(from, to, 1);
             assert_ne!(text, EXAMPLE, "{from}");
-            let error = Page::read(text.as_bytes(), "a").unwrap_err();
+            let Err(GatewayProblem::Malformed(error)) = Page::read(text.as_bytes(), "a") else {
+                panic!("{text}");
+            };
             assert!(error.contains(expected), "{error}, expected {expected}");
         }
     }

@@ -1,12 +1,57 @@
 //! Errors of reading a node's inventory.
 
+use std::io;
 use std::net::SocketAddr;
 
-use tetris_scaler_core::InventoryFull;
+use tetris_scaler_core::{InventoryFull, MAX_GPUS};
 use thiserror::Error;
 
 /// Number of characters of a page that a message repeats.
 pub(super) const MAX_SHOWN: usize = 256;
+
+/// The reason a page of a daemon is refused.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PageError {
+    /// Damaged compression.
+    #[error("the page's compression: {0}")]
+    Compression(io::Error),
+    /// A page that is too large.
+    #[error("more than {0} bytes")]
+    TooLarge(usize),
+    /// A field that does not parse, or is missing.
+    #[error("the page: {0}")]
+    Field(String),
+    /// Another version of the page.
+    #[error(
+        "found version {found} of the page, expected {expected}; use a scaler and a daemon of the same release"
+    )]
+    Version {
+        /// The version found.
+        found: u32,
+        /// The version expected.
+        expected: u32,
+    },
+    /// The page of another node.
+    #[error("found the page of node {found:?}, expected {expected:?}")]
+    Node {
+        /// Beginning of the name found.
+        found: String,
+        /// The name expected.
+        expected: String,
+    },
+    /// Too many GPUs.
+    #[error("found {0} GPUs, expected at most {MAX_GPUS}")]
+    Gpus(usize),
+    /// A type of GPU that is no name.
+    #[error("type of GPU {uuid}: {problem}")]
+    GpuType {
+        /// Beginning of the GPU's UUID.
+        uuid: String,
+        /// What is wrong with the type.
+        problem: String,
+    },
+}
 
 /// The reason a node's inventory is unknown.
 #[derive(Debug, Error)]

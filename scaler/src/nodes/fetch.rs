@@ -16,7 +16,7 @@ use tetris_service_kit::bound_tls::{BoundClient, BoundStream};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::PollError;
+use super::error::{PageError, PollError};
 use super::page::Page;
 use super::tokens::Tokens;
 use crate::load::chain;
@@ -133,7 +133,7 @@ impl Fetcher {
         });
         match read.await {
             Ok(Ok(page)) => Ok(Fetched::Page(page, tag)),
-            Ok(Err(problem)) => Err(malformed(daemon, problem)),
+            Ok(Err(error)) => Err(malformed(daemon, error.to_string())),
             Err(error) => Err(malformed(daemon, error.to_string())),
         }
     }
@@ -175,13 +175,13 @@ async fn bounded(mut answer: Incoming, daemon: &Daemon, size: usize) -> Result<V
 /// # Errors
 ///
 /// Fails if the body is damaged, or has more bytes.
-pub fn decompressed(body: &[u8], size: usize) -> Result<Vec<u8>, String> {
+pub fn decompressed(body: &[u8], size: usize) -> Result<Vec<u8>, PageError> {
     let limit = u64::try_from(size).unwrap_or(u64::MAX).saturating_add(1);
     let mut plain = Vec::new();
     let read = GzDecoder::new(body).take(limit).read_to_end(&mut plain);
-    read.map_err(|error| format!("the page's compression: {error}"))?;
+    read.map_err(PageError::Compression)?;
     if plain.len() > size {
-        return Err(format!("more than {size} bytes"));
+        return Err(PageError::TooLarge(size));
     }
     Ok(plain)
 }

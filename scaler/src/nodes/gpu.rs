@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tetris_scaler_core::{GpuType, GpuView, MAX_GPUS};
 use tetris_store_layout::ObjectId;
 
-use super::error::MAX_SHOWN;
+use super::error::{MAX_SHOWN, PageError};
 use super::object_text::ObjectText;
 use crate::resources::stored_object;
 use crate::shown::shown;
@@ -73,20 +73,17 @@ impl NodeGpu {
 /// # Errors
 ///
 /// More than [`MAX_GPUS`], or a type that is no name.
-pub(super) fn gpus(entries: Vec<GpuEntry>) -> Result<Vec<NodeGpu>, String> {
+pub(super) fn gpus(entries: Vec<GpuEntry>) -> Result<Vec<NodeGpu>, PageError> {
     let found = entries.len();
     if found > MAX_GPUS {
-        return Err(format!("found {found} GPUs, expected at most {MAX_GPUS}"));
+        return Err(PageError::Gpus(found));
     }
     let usable = entries.into_iter().filter(|gpu| gpu.usable);
     let each = usable.map(|gpu| {
         let kind = gpu.kind.parse::<GpuType>();
-        let kind = kind.map_err(|error| {
-            let (uuid, problem) = (
-                shown(&gpu.uuid, MAX_SHOWN),
-                shown(&error.to_string(), MAX_SHOWN),
-            );
-            format!("type of GPU {uuid}: {problem}")
+        let kind = kind.map_err(|error| PageError::GpuType {
+            uuid: shown(&gpu.uuid, MAX_SHOWN),
+            problem: shown(&error.to_string(), MAX_SHOWN),
         })?;
         let stores = gpu.stores.iter();
         let resident = stores.flat_map(|store| {

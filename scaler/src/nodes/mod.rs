@@ -22,11 +22,11 @@ mod quantity;
 mod requests;
 mod tokens;
 
-pub use error::PollError;
+pub use error::{PageError, PollError};
 pub use fetch::{Daemon, decompressed};
 pub use gpu::NodeGpu;
 pub use page::{Page, Room};
 pub use poller::{Inventories, PollOptions, Poller};
 pub use quantity::{bytes, millis};
-pub use requests::requests;
+pub use requests::{QuantityError, requests};
 pub use tokens::Tokens;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tetris_store_layout::ObjectId;
 
-use super::error::MAX_SHOWN;
+use super::error::{MAX_SHOWN, PageError};
 use super::gpu::{GpuEntry, NodeGpu, gpus};
 use super::object_text::ObjectText;
 use crate::resources::stored_object;
@@ -73,22 +73,20 @@ impl Page {
     /// # Errors
     ///
     /// Fails if the page is malformed, of another version, or of another node.
-    pub fn read(body: &[u8], node: &str) -> Result<Self, String> {
-        let document: Document = serde_json::from_slice(body).map_err(|error| {
-            let problem = shown(&error.to_string(), MAX_SHOWN);
-            format!("the page: {problem}")
-        })?;
+    pub fn read(body: &[u8], node: &str) -> Result<Self, PageError> {
+        let document: Document = serde_json::from_slice(body)
+            .map_err(|error| PageError::Field(shown(&error.to_string(), MAX_SHOWN)))?;
         if document.version != VERSION {
-            return Err(format!(
-                "found version {} of the page, expected {VERSION}; use a scaler and a daemon of the same release",
-                document.version
-            ));
+            return Err(PageError::Version {
+                found: document.version,
+                expected: VERSION,
+            });
         }
         if let Some(other) = document.node.filter(|name| name != node) {
-            let other = shown(&other, MAX_SHOWN);
-            return Err(format!(
-                "found the page of node {other:?}, expected {node:?}"
-            ));
+            return Err(PageError::Node {
+                found: shown(&other, MAX_SHOWN),
+                expected: node.to_owned(),
+            });
         }
         let mut page = Self {
             gpus: gpus(document.gpus)?,
@@ -147,7 +145,7 @@ mod tests {
         let apart = body.replacen("\"mount\":0", "\"mount\":1", 1);
         let page = Page::read(apart.as_bytes(), "a").unwrap();
         assert_eq!(page.room.unwrap().free_bytes, 16, "two mounts");
-        let error = Page::read(body.as_bytes(), "b").unwrap_err();
+        let error = Page::read(body.as_bytes(), "b").unwrap_err().to_string();
         assert!(error.contains(r#"node "a", expected "b""#), "{error}");
     }
 
@@ -181,7 +179,7 @@ mod tests {
             r#"{{"version":1,"node":"a","stores":[],"gpus":[{}]}}"#,
             many.join(",")
         );
-        let error = Page::read(many.as_bytes(), "a").unwrap_err();
+        let error = Page::read(many.as_bytes(), "a").unwrap_err().to_string();
         assert!(error.contains("found 65 GPUs"), "{error}");
     }
 

@@ -5,8 +5,17 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use tetris_scaler_core::Resources;
+use thiserror::Error;
 
 use super::quantity::{bytes, millis};
+
+/// A quantity that does not parse.
+#[derive(Debug, Error)]
+#[error("found {name} {found:?}, expected a quantity such as 500m")]
+pub struct QuantityError {
+    name: String,
+    found: String,
+}
 
 /// Returns the resources that the scheduler counts for a pod. That is the sum of the containers and
 /// sidecars, or the largest init container if it needs more; and the pod's overhead.
@@ -14,7 +23,7 @@ use super::quantity::{bytes, millis};
 /// # Errors
 ///
 /// Names the quantity that does not parse.
-pub fn requests(spec: &PodSpec) -> Result<Resources, String> {
+pub fn requests(spec: &PodSpec) -> Result<Resources, QuantityError> {
     let mut sum = Resources::default();
     for entry in &spec.containers {
         sum = plus(sum, container(entry)?);
@@ -32,22 +41,19 @@ pub fn requests(spec: &PodSpec) -> Result<Resources, String> {
     Ok(plus(largest(sum, most), overhead.unwrap_or_default()))
 }
 
-fn container(container: &Container) -> Result<Resources, String> {
+fn container(container: &Container) -> Result<Resources, QuantityError> {
     let resources = container.resources.as_ref();
     let requests = resources.and_then(|resources| resources.requests.as_ref());
     requests.map_or(Ok(Resources::default()), amounts)
 }
 
-fn amounts(of: &BTreeMap<String, Quantity>) -> Result<Resources, String> {
+fn amounts(of: &BTreeMap<String, Quantity>) -> Result<Resources, QuantityError> {
     let read = |name: &str, parse: fn(&str) -> Option<u64>| {
         of.get(name).map_or(Ok(0), |quantity: &Quantity| {
-            let wrong = || {
-                format!(
-                    "found {name} {:?}, expected a quantity such as 500m",
-                    quantity.0
-                )
-            };
-            parse(&quantity.0).ok_or_else(wrong)
+            parse(&quantity.0).ok_or_else(|| QuantityError {
+                name: name.to_owned(),
+                found: quantity.0.clone(),
+            })
         })
     };
     Ok(Resources {

@@ -9,6 +9,7 @@ use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, T
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use thiserror::Error;
 use tokio::time::Instant;
 
 use crate::load::chain;
@@ -16,6 +17,17 @@ use crate::load::chain;
 /// Requested life of a token in seconds: the shortest that the API server gives, and the longest
 /// that the admission policy of the scaler's account allows. The API server may choose another.
 const LIFE_SECONDS: i64 = 600;
+
+/// The reason there is no token.
+#[derive(Debug, Error)]
+pub(super) enum TokenError {
+    /// A refusal of the API server, or no connection to it.
+    #[error("{}", chain(.0))]
+    Api(#[from] kube::Error),
+    /// An answer without a token.
+    #[error("the API server answered without a token")]
+    Empty,
+}
 
 /// Tokens of a service account for audiences, from the API server. Each is used for four fifths of
 /// its life.
@@ -71,7 +83,7 @@ impl Tokens {
     /// # Errors
     ///
     /// Fails if the API server makes none.
-    pub(super) async fn token(&self, audience: &str) -> Result<String, String> {
+    pub(super) async fn token(&self, audience: &str) -> Result<String, TokenError> {
         let now = Instant::now();
         if let Some(token) = self.made().get(audience).filter(|token| now < token.until) {
             return Ok(token.text.clone());
@@ -88,13 +100,12 @@ impl Tokens {
         let parameters = PostParams::default();
         let answer = accounts
             .create_token_request(&self.account, &parameters, &request)
-            .await
-            .map_err(|error| chain(&error))?;
+            .await?;
         let seconds = answer.spec.and_then(|spec| spec.expiration_seconds);
         let seconds = seconds.unwrap_or(LIFE_SECONDS);
         let life = Duration::from_secs(seconds.try_into().unwrap_or_default());
         let text = answer.status.and_then(|status| status.token);
-        let text = text.ok_or("the API server answered without a token")?;
+        let text = text.ok_or(TokenError::Empty)?;
         let token = Token {
             text: text.clone(),
             until: now + life * 4 / 5,

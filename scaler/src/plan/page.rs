@@ -34,6 +34,9 @@ pub(super) fn stored(document: &Document) -> Result<Stored, PlanError> {
             node: node.to_owned(),
             page,
         }),
-        Err(problem) => Err(PlanError::Document { at, problem }),
+        Err(error) => {
+            let problem = error.to_string();
+            Err(PlanError::Document { at, problem })
+        }
     }
 }

@@ -8,7 +8,7 @@ use tetris_scaler_core::{InstanceView, Phase, Resources};
 
 use super::functions::Function;
 use crate::labels;
-use crate::nodes::requests;
+use crate::nodes::{QuantityError, requests};
 use crate::state::Key;
 
 /// Role of a pod in a plan.
@@ -26,7 +26,7 @@ pub(super) fn role(
     pod: &Pod,
     functions: &[Function],
     nodes: &BTreeMap<&str, usize>,
-) -> Result<Role, String> {
+) -> Result<Role, QuantityError> {
     let phase = pod
         .status
         .as_ref()

@@ -70,9 +70,9 @@ fn read(path: &Path, from: impl Read, into: &mut Vec<Document>) -> Result<(), Pl
             most: MAX_FILE_BYTES,
         });
     }
-    let values = parse(&text).map_err(|problem| PlanError::Syntax {
+    let values = parse(&text).map_err(|error| PlanError::Syntax {
         path: path.to_owned(),
-        problem,
+        problem: error.to_string(),
     })?;
     let several = values.len() > 1;
     for (index, value) in values.into_iter().enumerate() {
@@ -85,7 +85,7 @@ fn read(path: &Path, from: impl Read, into: &mut Vec<Document>) -> Result<(), Pl
     Ok(())
 }
 
-fn parse(text: &str) -> Result<Vec<Value>, String> {
+fn parse(text: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
     if text.trim_start().starts_with(['{', '[']) {
         let documents = serde_json::Deserializer::from_str(text).into_iter();
         let json: Result<Vec<Value>, _> = documents.collect();
@@ -102,8 +102,7 @@ fn parse(text: &str) -> Result<Vec<Value>, String> {
             max_total_scalar_bytes: MAX_FILE_BYTES as usize,
         },
     };
-    let values: Vec<Option<Value>> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| error.to_string())?;
+    let values: Vec<Option<Value>> = serde_saphyr::from_multiple_with_options(text, options)?;
     Ok(values.into_iter().flatten().collect())
 }
 

@@ -8,7 +8,7 @@ mod serve;
 mod transport;
 
 pub use listen::{ListenError, listen};
-pub use pages::{metrics_page, probe, text};
+pub use pages::{NotReady, metrics_page, probe, text};
 #[cfg(feature = "unix-http")]
 pub(crate) use serve::{Accept, Accepted, Open, serve_on};
 pub use serve::{ClientAddress, ConnectionLimits, serve};

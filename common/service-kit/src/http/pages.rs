@@ -5,6 +5,7 @@ use std::fmt;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
+use thiserror::Error;
 
 use crate::metrics;
 
@@ -13,11 +14,35 @@ pub fn text(status: StatusCode, body: impl Into<String>) -> Response {
     (status, body.into() + "\n").into_response()
 }
 
-/// Returns the answer to a probe: 200, or 503 and the reason.
-pub fn probe(result: Result<(), String>) -> Response {
+/// The reasons why a process does not live, or is not ready, each on its line.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", .0.join("\n"))]
+pub struct NotReady(Vec<String>);
+
+impl NotReady {
+    /// Creates an error of one reason.
+    pub fn because(reason: impl Into<String>) -> Self {
+        Self(vec![reason.into()])
+    }
+
+    /// Returns an error with `reasons`, unless there are none.
+    ///
+    /// # Errors
+    ///
+    /// The reasons.
+    pub fn unless_none(reasons: Vec<String>) -> Result<(), Self> {
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        Err(Self(reasons))
+    }
+}
+
+/// Returns the answer to a probe: 200, or 503 and the reasons.
+pub fn probe(result: Result<(), NotReady>) -> Response {
     match result {
         Ok(()) => text(StatusCode::OK, "ok"),
-        Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
+        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     }
 }
 

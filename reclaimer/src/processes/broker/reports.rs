@@ -39,16 +39,16 @@ impl ReceivedReports {
         (at.elapsed() < REPORT_OLD).then(|| report.clone())
     }
 
-    /// Returns an error with the reason if a process does not report.
-    pub fn check(&self, process: Process) -> Result<(), String> {
+    /// Returns the reason why a process counts as silent, if it does.
+    pub fn silence(&self, process: Process) -> Option<String> {
         match self.lock().get(&process) {
-            None => Err(format!("`tetris-node {process}` has not reported yet")),
-            Some((at, _)) if at.elapsed() >= REPORT_OLD => Err(format!(
+            None => Some(format!("`tetris-node {process}` has not reported yet")),
+            Some((at, _)) if at.elapsed() >= REPORT_OLD => Some(format!(
                 "`tetris-node {process}` last reported {} s ago; it must within {} s",
                 at.elapsed().as_secs(),
                 REPORT_OLD.as_secs()
             )),
-            Some(_) => Ok(()),
+            Some(_) => None,
         }
     }
 
@@ -97,10 +97,10 @@ mod tests {
     #[test]
     fn a_process_that_never_reported_is_named() {
         let reports = ReceivedReports::default();
-        let missing = reports.check(Process::Volumes).unwrap_err();
+        let missing = reports.silence(Process::Volumes).unwrap();
         assert_eq!(missing, "`tetris-node volumes` has not reported yet");
         reports.take(report(1, &[]));
-        assert_eq!(reports.check(Process::Volumes), Ok(()));
+        assert_eq!(reports.silence(Process::Volumes), None);
         assert!(reports.latest(Process::Volumes).is_some());
         assert!(reports.latest(Process::Cluster).is_none());
     }

@@ -64,7 +64,7 @@ impl ProcessesView {
     /// Processes that readiness lacks, one on each line.
     pub(crate) fn missing(&self) -> Vec<String> {
         let expected = self.expected.iter();
-        let silent = expected.filter_map(|process| self.reports.check(*process).err());
+        let silent = expected.filter_map(|process| self.reports.silence(*process));
         silent.collect()
     }
 

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tetris_service_kit::http::NotReady;
 use tokio::time::Instant;
 
 use crate::process::Process;
@@ -68,13 +69,14 @@ impl Reports {
     }
 
     /// Returns an error with the reason if a process has not reported for [`DEAD`].
-    pub(super) fn lives(&self, process: Process) -> Result<(), String> {
+    pub(super) fn lives(&self, process: Process) -> Result<(), NotReady> {
         let latest = self.latest();
         let heard = match process {
             Process::Volumes => &latest.volumes,
             _ => &latest.mirror,
         };
-        self.heard_within(DEAD, process, heard.as_ref())
+        let silent = self.silence(DEAD, process, heard.as_ref());
+        NotReady::unless_none(silent.into_iter().collect())
     }
 
     /// Parts that the node's readiness lacks, as far as these processes know. A brief one has no
@@ -84,32 +86,28 @@ impl Reports {
         let mut missing = Vec::new();
         if self.volumes {
             let heard = latest.volumes.as_ref();
-            let silent = self.heard_within(REPORT_OLD, Process::Volumes, heard);
-            missing.extend(silent.err().or_else(|| not_registered(heard, brief)));
+            let silent = self.silence(REPORT_OLD, Process::Volumes, heard);
+            missing.extend(silent.or_else(|| not_registered(heard, brief)));
         }
         if self.mirror {
-            let silent = self.heard_within(REPORT_OLD, Process::Mirror, latest.mirror.as_ref());
-            missing.extend(silent.err());
+            let silent = self.silence(REPORT_OLD, Process::Mirror, latest.mirror.as_ref());
+            missing.extend(silent);
         }
         missing
     }
 
-    fn heard_within(
-        &self,
-        limit: Duration,
-        process: Process,
-        heard: Option<&Heard>,
-    ) -> Result<(), String> {
+    /// Returns the reason why a process counts as silent, if it has not been heard within `limit`.
+    fn silence(&self, limit: Duration, process: Process, heard: Option<&Heard>) -> Option<String> {
         let age = heard.map_or(self.started, |heard| heard.at).elapsed();
         if age < limit {
-            return Ok(());
+            return None;
         }
         let age = age.as_secs();
         let last = match heard {
             Some(_) => format!("last reported {age} s ago"),
             None => format!("has not reported in the {age} s since `tetris-node cluster` began"),
         };
-        Err(format!(
+        Some(format!(
             "`tetris-node {process}` {last}; it must within {} s: its log says why it does not",
             limit.as_secs()
         ))
@@ -167,14 +165,14 @@ mod tests {
         assert_eq!(reports.lives(Process::Mirror), Ok(()));
         reports.take(report(Process::Volumes, driver(true, None)));
         tokio::time::advance(Duration::from_secs(1)).await;
-        let dead = reports.lives(Process::Mirror).unwrap_err();
+        let dead = reports.lives(Process::Mirror).unwrap_err().to_string();
         assert!(
             dead.contains("`tetris-node mirror` has not reported in the 30 s"),
             "{dead}"
         );
         assert_eq!(reports.lives(Process::Volumes), Ok(()));
         tokio::time::advance(Duration::from_secs(29)).await;
-        let dead = reports.lives(Process::Volumes).unwrap_err();
+        let dead = reports.lives(Process::Volumes).unwrap_err().to_string();
         assert!(
             dead.contains("`tetris-node volumes` last reported 30 s ago"),
             "{dead}"

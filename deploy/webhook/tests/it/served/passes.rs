@@ -20,6 +20,7 @@ async fn the_first_pass_fills_the_empty_secret_and_tells_the_configuration() {
             .readiness
             .check()
             .unwrap_err()
+            .to_string()
             .contains("no certificate yet")
     );
     replica.sync.pass().await.unwrap();
@@ -199,6 +200,7 @@ async fn what_is_served_goes_on_while_the_api_server_is_down_until_it_expires() 
             .readiness
             .check()
             .unwrap_err()
+            .to_string()
             .contains("not valid now")
     );
     api.with(|state| state.is_down = false);
@@ -272,7 +274,7 @@ async fn failures_are_retried_further_and_further_apart_and_told() {
             }
         };
         replica.sync.run(enough).await;
-        let reason = replica.readiness.check().unwrap_err();
+        let reason = replica.readiness.check().unwrap_err().to_string();
         assert!(reason.contains(step), "{reason}");
     }
     // Two waits each: from 0.8 s on, with jitter.

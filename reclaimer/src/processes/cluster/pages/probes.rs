@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use tetris_service_kit::http::probe;
+use tetris_service_kit::http::{NotReady, probe};
 use tetris_service_kit::unix_http::UnixClient;
 
 use super::FetchedPages;
@@ -49,7 +49,7 @@ impl Probes {
     }
 
     /// The broker's own answer. An error has its reason, or that it does not answer.
-    async fn ask(&self, place: &Place) -> Result<(), String> {
+    async fn ask(&self, place: &Place) -> Result<(), NotReady> {
         let reserve = |bytes| {
             let reserved = self.budget.reserve(bytes);
             reserved.ok_or_else(|| FetchError::NoMemory(self.budget.bytes()))
@@ -59,34 +59,33 @@ impl Probes {
         match got {
             Ok(Got::Page { .. }) => Ok(()),
             Ok(Got::Refused(StatusCode::SERVICE_UNAVAILABLE, reason)) => {
-                Err(String::from_utf8_lossy(&reason).trim_end().to_owned())
+                let reason = String::from_utf8_lossy(&reason);
+                Err(NotReady::because(reason.trim_end()))
             }
             Ok(Got::Refused(status, _)) => {
                 let socket = self.broker.path().display();
-                Err(format!(
+                Err(NotReady::because(format!(
                     "`{socket}` answered a probe with {status}, expected 200 or 503; check the version of `tetris-node broker`"
-                ))
+                )))
             }
-            Ok(Got::Unchanged(_)) => Err("the broker answered a probe with 304".to_owned()),
-            Err(error) => Err(error.to_string()),
+            Ok(Got::Unchanged(_)) => Err(NotReady::because("the broker answered a probe with 304")),
+            Err(error) => Err(NotReady::because(error.to_string())),
         }
     }
 
-    async fn ready(&self, brief: bool) -> Result<(), String> {
+    async fn ready(&self, brief: bool) -> Result<(), NotReady> {
         let place = if brief {
             &self.readyz_in_brief
         } else {
             &self.readyz
         };
-        let mut missing: Vec<String> = self.ask(place).await.err().into_iter().collect();
+        let broker = self.ask(place).await.err();
+        let mut missing: Vec<String> = broker.iter().map(ToString::to_string).collect();
         // The broker gets the same reports.
         let own = self.reports.missing(brief).into_iter();
         let own: Vec<String> = own.filter(|line| !is_told(line, &missing)).collect();
         missing.extend(own);
-        if missing.is_empty() {
-            return Ok(());
-        }
-        Err(missing.join("\n"))
+        NotReady::unless_none(missing)
     }
 }
 
