@@ -16,7 +16,7 @@ pub enum PageError {
     /// Damaged compression.
     #[error("the page's compression: {0}")]
     Compression(io::Error),
-    /// A page that is too large.
+    /// Too large a page.
     #[error("more than {0} bytes")]
     TooLarge(usize),
     /// A field that does not parse, or is missing.
@@ -43,12 +43,12 @@ pub enum PageError {
     /// Too many GPUs.
     #[error("found {0} GPUs, expected at most {MAX_GPUS}")]
     Gpus(usize),
-    /// A type of GPU that is no name.
+    /// An invalid type of GPU.
     #[error("type of GPU {uuid}: {problem}")]
     GpuType {
         /// Beginning of the GPU's UUID.
         uuid: String,
-        /// What is wrong with the type.
+        /// Mistake in the type.
         problem: String,
     },
 }

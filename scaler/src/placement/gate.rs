@@ -11,6 +11,13 @@ use crate::labels;
 /// Field of nodes that the affinity of an assigned pod selects by.
 const NAME: &str = "metadata.name";
 
+/// Maximum length of a pod's node affinity in JSON, in bytes. A longer one is not kept, and its pod is neither narrowed nor given
+/// preferences.
+const MAX_AFFINITY: usize = 16 << 10;
+
+/// Maximum number of gates of other controllers. A pod with more is left to them.
+const MAX_OTHERS: usize = 64;
+
 /// The closed gate of a pod, with the fields that opening it changes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Gate {
@@ -24,6 +31,8 @@ pub struct Gate {
     terms: Vec<NodeSelectorTerm>,
     /// Preferred node affinity.
     preferred: Vec<PreferredSchedulingTerm>,
+    /// True if the node affinity is too long to be kept.
+    is_too_long: bool,
 }
 
 impl Gate {
@@ -34,28 +43,32 @@ impl Gate {
         let (ours, others): (Vec<_>, Vec<_>) = gates
             .map(|gate| gate.name.clone())
             .partition(|name| name == labels::GATE);
-        if ours.is_empty() || pod.metadata.deletion_timestamp.is_some() {
+        let is_leaving = pod.metadata.deletion_timestamp.is_some();
+        if ours.is_empty() || others.len() > MAX_OTHERS || is_leaving {
             return None;
         }
-        Some(Self {
+        let mut gate = Self {
             uid: pod.uid()?,
             version: pod.resource_version()?,
             others,
-            terms: terms(spec).to_vec(),
-            preferred: node_affinity(spec)
-                .and_then(|nodes| {
-                    nodes
-                        .preferred_during_scheduling_ignored_during_execution
-                        .clone()
-                })
-                .unwrap_or_default(),
-        })
+            ..Self::default()
+        };
+        if let Some(nodes) = node_affinity(spec) {
+            let preferred = &nodes.preferred_during_scheduling_ignored_during_execution;
+            let len = serde_json::to_vec(nodes).map_or(usize::MAX, |json| json.len());
+            gate.is_too_long = len > MAX_AFFINITY;
+            if !gate.is_too_long {
+                gate.terms = terms(spec).to_vec();
+                gate.preferred = preferred.clone().unwrap_or_default();
+            }
+        }
+        Some(gate)
     }
 
     /// Returns the merge patch that opens the gate of this version of the pod, and narrows it to
     /// `node` and `gpu`, if there are any. The API server takes only additions to the terms of a gated pod.
     pub fn opening(&self, node: Option<&str>, gpu: Option<&str>) -> Value {
-        let required = node.map(|node| {
+        let required = node.filter(|_| !self.is_too_long).map(|node| {
             let terms = json!({"nodeSelectorTerms": self.narrowed(node)});
             json!({"requiredDuringSchedulingIgnoredDuringExecution": terms})
         });
@@ -79,7 +92,12 @@ impl Gate {
         });
         let terms: Vec<_> = self.preferred.iter().cloned().chain(terms).collect();
         let terms = json!({"preferredDuringSchedulingIgnoredDuringExecution": terms});
-        self.patch((!nodes.is_empty()).then_some(terms))
+        self.patch((!nodes.is_empty() && !self.is_too_long).then_some(terms))
+    }
+
+    /// Returns true if the pod's node affinity was too long to be kept.
+    pub fn is_too_long(&self) -> bool {
+        self.is_too_long
     }
 
     fn patch(&self, node_affinity: Option<Value>) -> Value {

@@ -15,10 +15,10 @@ pub enum ConfigProblem {
     /// The text is too long.
     #[error("found more than {MAX_CONFIG_BYTES} bytes, expected {MAX_CONFIG_BYTES} at most")]
     TooLong,
-    /// A line that does not parse, or a field that is unknown or missing.
+    /// A line that does not parse, or an unknown or missing field.
     #[error("{0}")]
     Line(String),
-    /// A field that is out of range.
+    /// A field out of range.
     #[error(transparent)]
     Field(#[from] FieldProblem),
 }

@@ -14,10 +14,10 @@ pub enum PageError {
     /// Lists and objects within each other.
     #[error("lists and objects are deeper than {DEPTH}")]
     Deep,
-    /// A field that is wrong or above its limit.
+    /// An invalid field, or one above its limit.
     #[error("{0}")]
     Field(String),
-    /// A device that is too large.
+    /// Too large a device.
     #[error("`capacity_bytes` is {0}, expected {SIZE} at most")]
     Capacity(u64),
     /// A model whose parts are wrong.
@@ -25,10 +25,10 @@ pub enum PageError {
     Model {
         /// Beginning of its name.
         model: String,
-        /// The field that is wrong.
+        /// The invalid field.
         problem: String,
     },
-    /// A model that is too large.
+    /// Too large a model.
     #[error("model `{model}`: {bytes} bytes, expected {SIZE} at most")]
     Bytes {
         /// Beginning of its name.

@@ -77,6 +77,11 @@ pub struct Instance {
     pub unready_since_s: Option<i64>,
 }
 
+/// Maximum number of labels of a node selector that is kept; the scheduler knows the others.
+const MAX_LABELS: usize = 64;
+/// Maximum length of the name of a ModelProfile, as of every object.
+const MAX_NAME: usize = 253;
+
 /// A pod of another owner that names its model, and waits behind the gate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelPod {
@@ -91,15 +96,18 @@ pub struct ModelPod {
 impl ModelPod {
     fn read(pod: &Pod) -> Option<Box<Self>> {
         let profile = pod.annotations().get(labels::PROFILE)?.clone();
+        let profile = Some(profile).filter(|name| name.len() <= MAX_NAME)?;
         let gate = Gate::read(pod)?;
         let spec = pod.spec.as_ref()?;
-        let affinity = spec.affinity.as_ref();
+        let selector = spec.node_selector.clone();
+        let selector = selector.filter(|labels| labels.len() <= MAX_LABELS);
+        let affinity = spec.affinity.as_ref().filter(|_| !gate.is_too_long());
         let node_affinity = affinity.and_then(|affinity| affinity.node_affinity.clone());
         Some(Box::new(Self {
             profile,
             gate,
             spec: PodSpec {
-                node_selector: spec.node_selector.clone(),
+                node_selector: selector,
                 affinity: Some(Affinity {
                     node_affinity,
                     ..Affinity::default()

@@ -126,6 +126,33 @@ async fn a_pod_of_another_owner_prefers_nodes_beside_its_own_terms() {
     assert_eq!(now(&api).spec.unwrap().affinity, None);
 }
 
+#[test]
+fn an_affinity_that_is_too_long_is_not_kept_and_its_pod_is_opened_as_it_is() {
+    let of_values = |count: usize| {
+        let values = vec!["x".repeat(60); count];
+        let term =
+            json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": values}]});
+        let required = json!({"nodeSelectorTerms": [term]});
+        let nodes = json!({"requiredDuringSchedulingIgnoredDuringExecution": required});
+        let mut pod = pod(&json!({
+            "containers": [],
+            "schedulingGates": [{"name": "tetris.dev/placement"}],
+            "affinity": {"nodeAffinity": nodes},
+        }));
+        pod["metadata"]["resourceVersion"] = "1".into();
+        Gate::read(&serde_json::from_value(pod).unwrap()).unwrap()
+    };
+    let nodes = [("n".to_owned(), 50)];
+    let (short, long) = (of_values(100), of_values(1_000));
+    assert!(!short.is_too_long() && long.is_too_long());
+    assert!(short.opening(Some("n"), None)["spec"]["affinity"].is_object());
+    assert!(short.preferring(&nodes)["spec"]["affinity"].is_object());
+    for patch in [long.opening(Some("n"), None), long.preferring(&nodes)] {
+        assert_eq!(patch["spec"], json!({"schedulingGates": null}));
+    }
+    assert!(format!("{long:?}").len() < 1_000);
+}
+
 #[tokio::test]
 async fn a_pod_that_changed_meanwhile_is_left_alone() {
     let api = Api::default();
