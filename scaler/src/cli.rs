@@ -42,7 +42,7 @@ impl Cli {
 pub enum Command {
     /// Scale the cluster's functions until SIGTERM
     Run(Box<Run>),
-    /// Open scheduling gates of functions' pods that the operator leaves closed, until SIGTERM
+    /// Open scheduling gates of pods that the operator leaves closed, until SIGTERM
     OpenGates(OpenGates),
     /// Print the definitions of the custom resources, for `kubectl apply --server-side -f -`
     Crds,

@@ -12,7 +12,8 @@ const NAME_CHARS: usize = 253;
 /// Returns the addition of the gate, for a pod with the annotation that has no node yet.
 pub(super) fn gate(pod: &Value, warnings: &mut Warnings) -> (Patch, InjectionOutcome) {
     let unchanged = |outcome| (Patch::default(), outcome);
-    let profile = pod.pointer("/metadata/annotations/tetris.dev~1profile");
+    let annotations = pod.pointer("/metadata/annotations");
+    let profile = annotations.and_then(|annotations| annotations.get(PROFILE_ANNOTATION));
     let Some(profile) = profile else {
         return unchanged(InjectionOutcome::NotAsked);
     };
@@ -32,14 +33,11 @@ pub(super) fn gate(pod: &Value, warnings: &mut Warnings) -> (Patch, InjectionOut
     };
     // The API server refuses a pod with a node and a gate.
     let has_node = lists::text(spec, "nodeName").is_some_and(|node| !node.is_empty());
-    if has_node
-        || gates
-            .iter()
-            .any(|gate| lists::text(gate, "name") == Some(GATE))
-    {
+    let is_ours = |gate: &Value| lists::text(gate, "name") == Some(GATE);
+    if has_node || gates.iter().any(is_ours) {
         return unchanged(InjectionOutcome::Complete);
     }
-    let gate = json!({"name": GATE});
-    let patch = lists::append(spec, &["spec"], "schedulingGates", vec![gate]);
+    let ours = vec![json!({"name": GATE})];
+    let patch = lists::append(spec, &["spec"], "schedulingGates", ours);
     (Patch(patch), InjectionOutcome::Injected)
 }

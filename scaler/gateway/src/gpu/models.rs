@@ -115,10 +115,12 @@ impl Models {
         let Some(known) = self.all.get_mut(id.0 as usize) else {
             return Told::Other;
         };
-        let before = known.told.insert(gpu, identity.into());
-        let is_same = before.as_deref() == Some(identity);
         let current = known.content.as_ref().map(|content| &*content.identity);
-        if is_same && current == Some(identity) {
+        let before = known.told.get(&gpu).map(|told| &**told);
+        let agreed = before.is_none() || before == current;
+        if before != Some(identity) {
+            known.told.insert(gpu, identity.into());
+        } else if before == current {
             return Told::Known;
         }
         let mut votes: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
@@ -129,7 +131,8 @@ impl Models {
         }
         let most = votes.into_iter().max_by_key(|(_, votes)| *votes);
         if most.is_some_and(|(most, _)| most != identity) {
-            if !is_same {
+            // An executor that changes its content with every page is news once.
+            if agreed {
                 tracing::warn!(
                     model = known.name,
                     gpu = gpu.0,
