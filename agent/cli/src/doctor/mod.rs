@@ -8,7 +8,7 @@
 //! ```
 //! # let dir = tempfile::tempdir_in("/dev/shm")?;
 //! # tetris_agent::Store::create(dir.path(), &Default::default())?;
-//! use tetris_agent::doctor::{Status, Subjects, diagnose};
+//! use tetris_cli::doctor::{Status, Subjects, diagnose};
 //! use tetris_agent::store_location::StoreLocation;
 //!
 //! let diagnosis = diagnose(&StoreLocation::named(dir.path()), &Subjects::default());
