@@ -22,9 +22,9 @@ thread_local! {
 struct Counting;
 
 fn count(bytes: isize) {
-    let held = HELD.get().wrapping_add(bytes);
-    HELD.set(held);
-    MOST.set(MOST.get().max(held));
+    let live = HELD.get().wrapping_add(bytes);
+    HELD.set(live);
+    MOST.set(MOST.get().max(live));
 }
 
 #[allow(

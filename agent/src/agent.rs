@@ -17,7 +17,7 @@ use crate::report::LoadReport;
 use crate::store_location::{StoreChoice, StoreLocation, StoreLocationError};
 use crate::worth::NotWorthSharing;
 
-/// True once the log says that this process shares.
+/// True once the log states that this process shares.
 static SHARING: AtomicBool = AtomicBool::new(false);
 
 /// Loads models through a tensor store, or without one.
@@ -50,9 +50,9 @@ struct Inner {
     unavailable: Option<Unavailable>,
     /// The reason that this store is used, if the agent chose it by a location.
     choice: Option<StoreChoice>,
-    /// Tells if the node daemon is worth asking for room.
+    /// True if the node daemon is worth asking for room.
     patience: Patience,
-    /// Tells if the node daemon is worth passing files to.
+    /// True if the node daemon is worth passing files to.
     broker_patience: Patience,
     /// Waits for a node daemon that is away.
     absence: Absence,
@@ -233,7 +233,7 @@ impl Agent {
     ///
     /// # Errors
     /// When the model's files are missing or invalid. Never because of the store: what it cannot
-    /// hold, or what is not worth sharing, is loaded into private memory, and [`Model::report`] says why.
+    /// hold, or what is not worth sharing, is loaded into private memory, and [`Model::report`] gives the reason.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Model, LoadError> {
         self.load_with(path, &LoadOptions::default())
     }

@@ -45,7 +45,7 @@ impl Agent {
     ///
     /// # Errors
     /// What `make` returns, and a name that is longer than the store can record. What the store cannot
-    /// hold is returned in private memory, and [`Derived::private_reason`] says why.
+    /// hold is returned in private memory, and [`Derived::private_reason`] gives the reason.
     pub fn derive<E>(
         &self,
         source: TensorId,

@@ -53,7 +53,7 @@ pub struct GcReport {
     pub kept_objects: u64,
     /// Their bytes.
     pub kept_bytes: u64,
-    /// Objects that could not be reclaimed, for reasons that the log tells.
+    /// Objects that could not be reclaimed, for reasons in the log.
     pub failed_objects: u64,
     /// Manifests, derived records and identities removed because all that they name is gone.
     pub freed_records: u64,
@@ -131,8 +131,8 @@ pub fn collect_quarantined(store: &Store, options: &GcOptions) -> Result<GcRepor
         let enough = options
             .enough_bytes
             .is_some_and(|bytes| report.freed_bytes >= bytes);
-        let held = store.is_quarantined_held(&entry.object);
-        let Some(held) = asked(held, &mut report) else {
+        let is_held = store.is_quarantined_held(&entry.object);
+        let Some(held) = asked(is_held, &mut report) else {
             continue;
         };
         if held {

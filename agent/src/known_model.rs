@@ -84,7 +84,7 @@ impl KnownModel {
 
 impl Agent {
     /// The model at `path`, if the store knows each of its files, as [`Agent::load_with`] recognizes them. Its objects
-    /// are not referenced, and some may not be in the store any more. `None` also for whatever a load says more about.
+    /// are not referenced, and some may not be in the store any more. `None` also for whatever a load explains further.
     pub(crate) fn known_model(&self, path: &Path, options: &LoadOptions) -> Option<KnownModel> {
         let begun = Instant::now();
         let layout = hub::resolve(path).ok()?;
@@ -94,25 +94,25 @@ impl Agent {
         for path in &layout.files {
             let source = Source::open(path).ok()?;
             let known = context.known(&source)?;
-            let own: Vec<ObjectRef> = known
+            let refs: Vec<ObjectRef> = known
                 .manifest
                 .objects
                 .iter()
                 .map(|entry| entry.object)
                 .collect();
-            let bytes_shared = own.iter().map(|object| object.len).sum();
+            let bytes_shared = refs.iter().map(|object| object.len).sum();
             let is_other = known.recognized == Recognized::ByBlobName
                 && source.stat_key(ManifestKind::Safetensors).is_some();
             report.add(LoadReport {
                 recognized: vec![known.recognized],
                 tensors: known.manifest.tensors.len() as u64,
-                objects: own.len() as u64,
+                objects: refs.len() as u64,
                 bytes_shared,
                 bytes_of_other_files: if is_other { bytes_shared } else { 0 },
                 store: self.store().map(|store| store.root().to_owned()),
                 ..LoadReport::default()
             });
-            objects.push(own);
+            objects.push(refs);
             loaded.push(LoadedFile::new(
                 path,
                 known.id,

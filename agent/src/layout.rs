@@ -100,7 +100,7 @@ impl AttachedLayout {
 impl Agent {
     /// The layout of `key`: attached if any process of the node made it before, and made by `build` otherwise.
     ///
-    /// `build` publishes each piece of memory ([`Agent::publish`]), or takes it from a load, and says which tensors lie in it.
+    /// `build` publishes each piece of memory ([`Agent::publish`]), or takes it from a load, and returns which tensors lie in it.
     /// It runs at most once. Processes that ask at once wait for the first, up to [`LoadOptions::wait`]; when that one dies or
     /// hangs, they build themselves. If objects of a recorded layout are gone, it is built anew.
     ///
@@ -108,7 +108,7 @@ impl Agent {
     ///
     /// # Errors
     /// What `build` returns; and a key that the store cannot record. A layout that the store cannot hold as a whole is returned
-    /// as it was built, and [`AttachedLayout::private_reason`] says why no one else finds it.
+    /// as it was built, and [`AttachedLayout::private_reason`] is the reason no one else finds it.
     pub fn layout<E>(
         &self,
         key: &LayoutKey,
@@ -367,7 +367,7 @@ fn attached(store: &Store, key: &DerivedKey, access: Access) -> Option<AttachedL
     })
 }
 
-/// Mappings of a layout's objects. Tensors that are no aliases get memory of their own, even if their bytes are the same:
+/// Mappings of a layout's objects. Tensors that are no aliases get separate memory, even if their bytes are the same:
 /// a write to one must not show in the other.
 struct Regions<'a> {
     store: &'a Store,

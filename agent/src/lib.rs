@@ -31,8 +31,8 @@
 //! ```
 //!
 //! - [`Agent`] loads files, publishes bytes, and runs transforms once per node ([`Agent::derive`]).
-//! - [`Model`] has the tensors; dropping it drops the references. [`LoadReport`] says what is shared.
-//! - [`LoadOptions`] are those of one load; [`store_location`] says which store is used without a name.
+//! - [`Model`] has the tensors; dropping it drops the references. [`LoadReport`] lists what is shared.
+//! - [`LoadOptions`] are those of one load; [`store_location`] chooses the store used without a name.
 //! - `device` has models in device memory, from the node's GPU mirror (feature `gpu`).
 
 #![deny(

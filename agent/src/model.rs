@@ -34,7 +34,7 @@ pub struct Tensor<'model> {
 }
 
 impl Model {
-    /// Joins the files of a model. `weight_map` says which file a tensor is to come from.
+    /// Joins the files of a model. `weight_map` names the file that a tensor is to come from.
     pub(crate) fn new(
         parts: Vec<LoadedFile>,
         weight_map: Option<&BTreeMap<String, PathBuf>>,
@@ -155,10 +155,10 @@ impl Model {
     fn at(&self, (part, index): (u32, u32)) -> Tensor<'_> {
         let part = &self.parts[part as usize];
         let entry = &part.entries[index as usize];
-        let found = entry
+        let bytes_at = entry
             .place
             .and_then(|place| part.backings.at(place, entry.len));
-        let (bytes, origin) = found.unwrap_or((&[], Origin::Empty));
+        let (bytes, origin) = bytes_at.unwrap_or((&[], Origin::Empty));
         debug_assert_eq!(bytes.len() as u64, entry.len);
         Tensor {
             entry,
@@ -168,7 +168,7 @@ impl Model {
     }
 }
 
-/// File and index of each tensor of a model of several files, in file order. `weight_map` says which file
+/// File and index of each tensor of a model of several files, in file order. `weight_map` names the file that
 /// a tensor is to come from.
 pub(crate) fn file_order(
     parts: &[LoadedFile],

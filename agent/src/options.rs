@@ -58,7 +58,7 @@ pub struct LoadOptions {
     /// time stamps), are read into private memory without being looked up: sharing them costs more than it saves. In a
     /// model of several files each is judged by itself. Zero: every file is shared.
     pub min_shared_bytes: u64,
-    /// Told of the progress of a cold load.
+    /// Receives the progress of a cold load.
     pub progress: Option<ProgressFn>,
 }
 

@@ -68,7 +68,7 @@ impl LoadReport {
         self.bytes_shared += other.bytes_shared;
         self.bytes_new += other.bytes_new;
         self.bytes_of_other_files += other.bytes_of_other_files;
-        // The reason of a failure says more than the reason not to ask the store.
+        // The reason of a failure is more specific than the reason not to ask the store.
         let first_failure = self.bytes_private == 0 && other.bytes_private > 0;
         if self.private_reason.is_none() || first_failure {
             self.private_reason = other.private_reason;

@@ -262,12 +262,12 @@ fn decode(bytes: &[u8]) -> Result<Sidecar, DecodeError> {
     if version != FORMAT_VERSION {
         return Err(DecodeError::Version { found: version });
     }
-    let found = Digest::of(body);
-    if found.0 != *stated {
+    let digest = Digest::of(body);
+    if digest.0 != *stated {
         return Err(DecodeError::Checksum {
             field: "sidecar",
             expected: Digest(*stated).to_string(),
-            found: found.to_string(),
+            found: digest.to_string(),
         });
     }
     let _reserved = take::<4>(&mut head);

@@ -124,7 +124,7 @@ pub enum StoreLocationError {
     },
 }
 
-/// The error in words. That of a lease has the next step in it, which [`StoreLocationError::remedy`] says.
+/// The error in words. That of a lease has the next step in it, which is in [`StoreLocationError::remedy`].
 fn without_remedy(source: &StoreError) -> String {
     match source {
         StoreError::Io(error) if error.is_leased() => {
@@ -262,7 +262,7 @@ impl<'d> Candidate<'d> {
         self.dir.join("store").exists()
     }
 
-    /// Returns true if this process may publish, as far as the directory tells.
+    /// Returns true if this process may publish, as far as the directory shows.
     fn is_writable(&self) -> bool {
         Store::open(self.dir).map_or_else(
             |_| access(self.dir, AccessFlags::W_OK).is_ok(),

@@ -51,7 +51,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A site whose clients wait as long as `silence` for a server that says nothing.
+    /// A site whose clients wait as long as `silence` for a silent server.
     pub fn new(silence: Duration) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let root = folder.path().join("store");

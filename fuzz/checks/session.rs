@@ -62,7 +62,7 @@ const DESCRIPTORS: u8 = 18;
 pub const CLIENTS: usize = 4;
 /// Maximum number of steps.
 const MAX_STEPS: u32 = 64;
-/// Maximum number of waits for a server that says nothing.
+/// Maximum number of waits for a silent server.
 const MAX_SILENCE: u32 = 3;
 /// Far longer than anything takes: the end of this time shows a fault.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -77,7 +77,7 @@ pub struct Script {
     pub passing: &'static [u8],
     /// Content of a file that is a model.
     pub model: Vec<u8>,
-    /// Longest wait for a server that says nothing.
+    /// Longest wait for a silent server.
     pub silence: Duration,
 }
 
@@ -161,8 +161,8 @@ impl Talk {
     /// Waits for bytes, or the end; returns false if none came.
     fn waits(&self, longest: Duration) -> bool {
         let longest = Timespec::try_from(longest).expect("a short time");
-        let mut one = [PollFd::new(&self.stream, PollFlags::IN)];
-        matches!(poll(&mut one, Some(&longest)), Ok(1..))
+        let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&longest)), Ok(1..))
     }
 
     /// Reads what is there, and drops descriptors.
@@ -289,7 +289,7 @@ impl<'a> Session<'a> {
     }
 
     fn descriptors(&mut self) -> Vec<OwnedFd> {
-        // As many of the last kind as one byte says: up to the kernel's limit.
+        // As many of the last kind as one byte counts: up to the kernel's limit.
         let kinds = self.choices.byte() % 4;
         let mut all: Vec<OwnedFd> = (0..kinds).filter_map(|_| self.descriptor()).collect();
         let more = usize::from(self.choices.byte()).saturating_sub(all.len());

@@ -101,8 +101,8 @@ impl Site {
         let folder = self.store.root().join("derived-v1");
         let written = folder.join(NAME.to_string());
         fs::write(&written, bytes).unwrap();
-        let found = self.store.derived_record(DerivedId(NAME));
-        let DerivedRecord { key, object } = match found {
+        let derived = self.store.derived_record(DerivedId(NAME));
+        let DerivedRecord { key, object } = match derived {
             Ok(record) => record.expect("the record is there"),
             Err(error) => {
                 fs::remove_file(&written).unwrap();

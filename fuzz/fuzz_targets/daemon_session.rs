@@ -13,7 +13,7 @@ mod daemon_session;
 #[allow(dead_code, reason = "seeds name the steps")]
 mod session;
 
-/// Longest wait for a server that says nothing. Tests wait for what comes.
+/// Longest wait for a silent server. Tests wait for what comes.
 const SHORTLY: Duration = Duration::from_millis(60);
 
 thread_local! {

@@ -31,7 +31,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         },
     });
     let nulls = json!({"spec": {"containers": null, "volumes": null, "initContainers": null}});
-    let own = json!({
+    let named_store = json!({
         "spec": {
             "containers": [{"name": "a"}],
             "volumes": [{"name": "x", "csi": {"driver": "csi.tetris.dev", "readOnly": true}}],
@@ -58,7 +58,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("valid-wishes", of(POD, &request(&asks(wishes.clone())))),
         ("valid-name-taken", of(POD, &request(&asks(taken)))),
         ("valid-nulls", of(POD, &request(&asks(nulls)))),
-        ("valid-own-volume", of(POD, &request(&asks(own)))),
+        ("valid-own-volume", of(POD, &request(&asks(named_store)))),
         ("valid-no-pod", of(POD, &request(&Value::Null))),
         (
             "valid-not-an-object",

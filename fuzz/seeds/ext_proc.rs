@@ -46,6 +46,11 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("hostile-cut", whole[..whole.len() - 3].to_vec()),
         ("hostile-no-path", head(&[("a", "b")])),
         ("hostile-path", head(&[(":path", "no path")])),
+        ("hostile-fragment-alone", head(&[(":path", "#/v1/x")])),
+        (
+            "hostile-fragment",
+            head(&[(":path", "/v1/x#/../repository")]),
+        ),
         ("hostile-method", head(&[path, (":method", "A B")])),
         ("hostile-name", head(&[path, ("a b", "")])),
         (

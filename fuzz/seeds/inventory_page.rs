@@ -74,7 +74,7 @@ pub fn heavy() -> Vec<(&'static str, Vec<u8>)> {
         format!(r#"{{"name":"{at:x}","usable":true,"mount":{at},"capacity_bytes":1,"free_bytes":1,"objects":[]}}"#)
     });
     let gpu = r#"{"uuid":"","type":"","usable":false,"total_bytes":0,"limit_bytes":0,"capacity_bytes":0,"held_bytes":0}"#;
-    let held = list(r#"{"name":"","objects":[]}"#, 50_000);
+    let stores = list(r#"{"name":"","objects":[]}"#, 50_000);
     [
         (
             "stores",
@@ -94,7 +94,7 @@ pub fn heavy() -> Vec<(&'static str, Vec<u8>)> {
         ("gpus", page("", &list(gpu, 10_000))),
         (
             "stores of a gpu",
-            page("", &gpu.replace('}', &format!(r#","stores":[{held}]}}"#))),
+            page("", &gpu.replace('}', &format!(r#","stores":[{stores}]}}"#))),
         ),
     ]
     .map(|(name, text)| (name, of(PLAIN, text.as_bytes())))

@@ -12,7 +12,7 @@ use crate::steps::Steps;
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let greeted = || Steps::default().greet(0).hear();
     let acquire = || greeted().say(ACQUIRE_TWO).say(TWO_OBJECTS).hear();
-    let held = || acquire().say(TAKEN).hear();
+    let acquired = || acquire().say(TAKEN).hear();
     let prefetch = || greeted().say(PREFETCH_TWO).say(TWO_OBJECTS).hear();
     let seeds = [
         ("valid-nothing", Steps::default()),
@@ -21,10 +21,10 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             "valid-questions",
             greeted().say(LIST_DEVICES).hear().say(STATUS).hear(),
         ),
-        ("valid-model", held().say(RELEASE).hear()),
+        ("valid-model", acquired().say(RELEASE).hear()),
         (
             "valid-model-twice",
-            held()
+            acquired()
                 .say(RELEASE)
                 .hear()
                 .say(ACQUIRE_MANIFEST)
@@ -60,12 +60,12 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             prefetch().say(DESCRIBE).hear(),
         ),
         ("valid-gone-before-taken", acquire().close(3)),
-        ("valid-gone-while-held", held().close(3)),
-        ("valid-status-while-held", held().say(STATUS).hear()),
+        ("valid-gone-while-held", acquired().close(3)),
+        ("valid-status-while-held", acquired().say(STATUS).hear()),
         ("valid-unknown-model", greeted().say(ACQUIRE_UNKNOWN).hear()),
         (
             "valid-waits-for-another",
-            held()
+            acquired()
                 .greet(1)
                 .say(ACQUIRE_ALL_AND_WAIT)
                 .say(ALL_OBJECTS)
@@ -110,7 +110,10 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("hostile-taken-first", greeted().say(TAKEN).hear()),
         ("hostile-order-first", greeted().say(ORDER).hear()),
         ("hostile-acquire-twice", acquire().say(ACQUIRE_TWO).hear()),
-        ("hostile-acquire-while-held", held().say(ACQUIRE_TWO).hear()),
+        (
+            "hostile-acquire-while-held",
+            acquired().say(ACQUIRE_TWO).hear(),
+        ),
         (
             "hostile-wrong-objects",
             greeted().say(ACQUIRE_IN_ORDER).say(ORDER).hear(),

@@ -50,15 +50,15 @@ fn main() -> Result<()> {
     )?;
     let dir = tempfile::tempdir()?;
     let bare = publish(dir.path())?;
-    let one = one_for_all(&dir.path().join("one"), stores)?;
-    let one = report(&one)?;
-    let each = one_for_each(&dir.path().join("each"), stores)?;
-    let rebalanced = rebalance(&each)?;
-    let each = report(&each)?;
+    let single = one_for_all(&dir.path().join("one"), stores)?;
+    let shared = report(&single)?;
+    let separated = one_for_each(&dir.path().join("each"), stores)?;
+    let rebalanced = rebalance(&separated)?;
+    let separate = report(&separated)?;
     println!("{stores} stores, {} MiB in all", CAPACITY / MIB);
     println!("{:<58} {:>12} {:>12}", "", "one for all", "one each");
-    for ((what, one), (_, each)) in one.iter().zip(&each) {
-        println!("{what:<58} {one:>12} {each:>12}");
+    for ((what, shared), (_, separate)) in shared.iter().zip(&separate) {
+        println!("{what:<58} {shared:>12} {separate:>12}");
     }
     println!(
         "a read-only mount for a pod, before either was there: {}",

@@ -40,7 +40,7 @@ pub(crate) struct Record {
 /// A damaged record, or cannot be read.
 struct UnreadableRecord {
     error: StoreError,
-    /// The trust domain whose word it is, if the record says so; else the owner.
+    /// The trust domain whose word it is, if the record has it; else the owner.
     domain: TrustDomain,
 }
 
@@ -263,8 +263,8 @@ impl Records {
     pub(crate) fn used(&self) -> RecordUse {
         let listed = self.listed.values().map(|(bytes, _)| *bytes);
         let identities = self.identities.iter().map(|entry| entry.allocated);
-        let each = listed.chain(identities);
-        each.fold(RecordUse::default(), |sum, bytes| {
+        let records = listed.chain(identities);
+        records.fold(RecordUse::default(), |sum, bytes| {
             sum.plus(RecordUse { bytes, files: 1 })
         })
     }
@@ -276,7 +276,7 @@ impl Records {
         manifests.count() as u64
     }
 
-    /// All of them, to choose from which go. `use_of` says whether a record is wanted, and when all
+    /// All of them, to choose from which go. `use_of` returns whether a record is wanted, and when all
     /// it names was last seen held.
     pub(crate) fn files(
         &self,

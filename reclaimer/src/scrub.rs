@@ -1,5 +1,5 @@
 //! A slow walk over all objects that checks their bytes. Memory has faults, and a writer may break
-//! the rules; tmpfs keeps no checksums of its own (LAYOUT.md 9).
+//! the rules; tmpfs keeps no checksums (LAYOUT.md 9).
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -23,10 +23,10 @@ pub struct ScrubConfig {
     /// True if objects are checked.
     pub enabled: bool,
     /// Bytes per second.
-    #[serde(with = "tetris_conventions::size")]
+    #[serde(with = "tetris_units::size")]
     pub bytes_per_sec: u64,
     /// Hours from the start of one walk over all objects to the next.
-    #[serde(with = "tetris_conventions::duration::hours")]
+    #[serde(with = "tetris_units::duration::hours")]
     pub interval_hours: u64,
     /// Checksums to verify.
     pub depth: ScrubDepth,
@@ -72,7 +72,7 @@ pub struct Scrubber {
 
 impl Scrubber {
     /// Starts to walk over `stores`, again and again. `report` is told of each object. Does nothing
-    /// where the configuration says so.
+    /// where the configuration asks for it.
     pub fn start(
         stores: Vec<OpenStore>,
         config: ScrubConfig,
@@ -105,7 +105,7 @@ impl Drop for Scrubber {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there was told already.
+            // A panic there was reported already.
             let _panicked = thread.join();
         }
     }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use tetris_conventions::duration::{self, DurationError};
 use tetris_conventions::exit::{FAILED, USAGE, help};
-use tetris_conventions::size::{self, SizeError};
 use tetris_scaler_core::{InventoryLimits, OperatorDefaults};
 use tetris_service_kit::command_help::{CompletionsArgs, ManArgs};
 use tetris_service_kit::logs::LogArgs;
 use tetris_service_kit::traces::TraceArgs;
+use tetris_units::duration::{self, DurationError};
+use tetris_units::size::{self, SizeError};
 
 use crate::placement::PlacementMode;
 

@@ -1,7 +1,7 @@
 //! Formats of sizes, CPU, times and loads for people.
 
-use tetris_conventions::size::{Bytes, three_digits};
 use tetris_scaler_core::Rate;
+use tetris_units::size::{Bytes, three_digits};
 
 /// Formats bytes, e.g. as `438 MiB`.
 pub fn bytes(value: u128) -> String {

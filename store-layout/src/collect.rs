@@ -6,8 +6,8 @@ use crate::digest::{DerivedId, ManifestId};
 use crate::error::StoreError;
 use crate::store::{ObjectRef, Store};
 
-/// Most identities of one manifest that are kept. Each pod that downloads a model of its own leaves
-/// one, and nothing tells when that file has gone. The latest are kept; a process with an older
+/// Most identities of one manifest that are kept. Each pod that downloads a model leaves
+/// one, and nothing shows when that file has gone. The latest are kept; a process with an older
 /// file hashes it again.
 pub const MAX_IDENTITIES: usize = 256;
 

@@ -31,7 +31,7 @@ pub struct DerivedKey {
     domain: TrustDomain,
 }
 
-/// Says which object a transform gave.
+/// Reports which object a transform gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DerivedRecord {
     /// The source and the transform.
@@ -352,15 +352,15 @@ mod tests {
             results.push(result);
         }
         for (domain, result) in DOMAINS.into_iter().zip(&results) {
-            let found = store.derived(&key(domain), Access::ReadOnly).unwrap();
-            assert_eq!(found.unwrap().object, result.object, "{domain}");
+            let record = store.derived(&key(domain), Access::ReadOnly).unwrap();
+            assert_eq!(record.unwrap().object, result.object, "{domain}");
         }
         // A record under another domain's name counts for no one.
         let [owner, user, ..] = DOMAINS.map(|domain| key(domain).id().to_string());
         let folder = dir.path().join("derived-v1");
         std::fs::remove_file(folder.join(&owner)).unwrap();
         std::fs::copy(folder.join(&user), folder.join(&owner)).unwrap();
-        let found = store.derived(&key(TrustDomain::Owner), Access::ReadOnly);
-        assert!(found.unwrap().is_none());
+        let of_owner = store.derived(&key(TrustDomain::Owner), Access::ReadOnly);
+        assert!(of_owner.unwrap().is_none());
     }
 }

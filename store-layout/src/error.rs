@@ -127,7 +127,7 @@ impl StoreError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// A system call failed; [`IoError::is_full`] tells a full store from the rest.
+    /// A system call failed; [`IoError::is_full`] distinguishes a full store from the rest.
     #[error(transparent)]
     Io(#[from] IoError),
     /// The process can only read the store.

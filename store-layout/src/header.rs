@@ -12,7 +12,7 @@ use crate::error::DecodeError;
 const MAGIC: &[u8; 8] = b"TETRSTOR";
 const HEADER_LEN: usize = 64;
 
-/// Tells stores apart; random, fixed when a store is created.
+/// Distinguishes stores; random, fixed when a store is created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreId(pub [u8; 16]);
 
@@ -64,7 +64,7 @@ impl StoreHeader {
         Ok(bytes)
     }
 
-    /// Magic and version come first, so that a later version is told as such and not as damage.
+    /// Magic and version come first, so that a later version is recognized as such and not as damage.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes, "store header");
         reader.preamble(MAGIC)?;

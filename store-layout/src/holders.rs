@@ -71,7 +71,7 @@ impl Holders {
         self.complete
     }
 
-    /// Processes that map the object and that this process can see, by their identifiers: those of its own PID
+    /// Processes that map the object and that this process can see, by their identifiers: those of its PID
     /// namespace, and all of them only with the right to look (proc(5), `/proc/pid/maps`). Locks do not say who
     /// holds them.
     pub fn processes(object: &ObjectEntry) -> Vec<u32> {

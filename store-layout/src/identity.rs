@@ -18,7 +18,7 @@ const KEY_LEN: usize = 64;
 pub struct IdentityKey {
     /// The same file can be kept as tensors and as a whole.
     pub kind: ManifestKind,
-    /// The property that tells it from other files.
+    /// The property that distinguishes it from other files.
     pub by: IdentityBy,
 }
 
@@ -304,9 +304,9 @@ mod tests {
                 size: 9,
             },
         };
-        let found = [STAT.id(), sha.id()].map(|id| id.to_string());
+        let keys = [STAT.id(), sha.id()].map(|id| id.to_string());
         assert_eq!(
-            found,
+            keys,
             [
                 "95cd38d2dc392dfb95fd24e2a1be871212af101fed6f3222526c5060dd927a7f",
                 "4c946c85e464b71678bcd7aa3c5757276e486677e7a01c7a304397e4b99fe11c"

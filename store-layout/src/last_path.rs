@@ -1,7 +1,7 @@
 //! The path by which a model was last loaded: a hint for people (LAYOUT.md 3.6).
 //!
 //! A hint is a symbolic link that leads nowhere, with the path in its target: it is made in one step,
-//! has no length of its own to trust, and takes an inode and no page where the path is short. Nothing
+//! has no length field to trust, and takes an inode and no page where the path is short. Nothing
 //! opens it. Its path comes from the client and may be anything.
 
 use std::ffi::{OsStr, OsString};
@@ -253,10 +253,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join("x");
         let file = File::create(&path).unwrap();
-        let found = LastPath::of_file(&file).unwrap();
-        assert_eq!(found.path, path);
-        assert!(found.is_of_this_namespace());
-        assert_eq!(LastPath::of_path(&path), Some(found));
+        let last = LastPath::of_file(&file).unwrap();
+        assert_eq!(last.path, path);
+        assert!(last.is_of_this_namespace());
+        assert_eq!(LastPath::of_path(&path), Some(last));
         std::fs::remove_file(&path).unwrap();
         assert_eq!(LastPath::of_file(&file), None);
     }

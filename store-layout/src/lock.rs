@@ -57,17 +57,17 @@ fn try_lock_range(file: impl AsFd, kind: LockKind, start: i64, len: i64) -> Resu
 /// Returns true if a read lock keeps this byte from being locked for writing; then no process has
 /// it locked for writing.
 fn is_read_locked(file: impl AsFd, offset: i64) -> bool {
-    let mut found = request(LockKind::Write, offset, 1);
-    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut found)).is_ok()
-        && found.l_type == libc::F_RDLCK as libc::c_short
+    let mut lock = request(LockKind::Write, offset, 1);
+    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok()
+        && lock.l_type == libc::F_RDLCK as libc::c_short
 }
 
 /// Returns true if someone else has a lock on any byte of the file: that of another description, or a
 /// POSIX lock of any process. The file need not be open for writing.
 pub(crate) fn is_locked(file: impl AsFd) -> Result<bool, Errno> {
-    let mut found = request(LockKind::Write, 0, 0);
-    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut found))?;
-    Ok(found.l_type != libc::F_UNLCK as libc::c_short)
+    let mut lock = request(LockKind::Write, 0, 0);
+    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut lock))?;
+    Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
 }
 
 /// Locks the whole file without waiting; `false` means that someone else holds a lock.
@@ -179,11 +179,11 @@ mod tests {
         let path = dir.path().join("locks");
         let (one, two) = (Digest([1; 32]), Digest([2; 32]));
         let now = Instant::now();
-        let held = CreationLock::acquire(open(&path), &one, now, || false);
-        assert!(held.is_some());
+        let lock = CreationLock::acquire(open(&path), &one, now, || false);
+        assert!(lock.is_some());
         assert!(CreationLock::acquire(open(&path), &one, now, || false).is_none());
         assert!(CreationLock::acquire(open(&path), &two, now, || false).is_some());
-        drop(held);
+        drop(lock);
         assert!(CreationLock::acquire(open(&path), &one, now, || false).is_some());
     }
 
@@ -199,8 +199,8 @@ mod tests {
         assert!(CreationLock::acquire(open(&path), &key, never, || false).is_none());
         assert!(is_obstructed(&ours, &key));
         drop(hostile);
-        let held = CreationLock::acquire(open(&path), &key, never, || false);
-        assert!(held.is_some() && !is_obstructed(&ours, &key));
+        let lock = CreationLock::acquire(open(&path), &key, never, || false);
+        assert!(lock.is_some() && !is_obstructed(&ours, &key));
     }
 
     #[test]

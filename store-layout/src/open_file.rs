@@ -2,7 +2,7 @@
 //!
 //! A process that can read a file can take a lease on it (fcntl(2), F_SETLEASE), if it has the owner's user id
 //! or CAP_LEASE. A plain open of the file then waits for the holder, 45 s by default. So no file of a store is
-//! opened without O_NONBLOCK, and [`IoError::is_leased`] tells the error of a lease from others.
+//! opened without O_NONBLOCK, and [`IoError::is_leased`] distinguishes the error of a lease from others.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,7 +1,7 @@
-//! The pages of a store's files: measured, since what a mount was asked for says little about what it gives.
+//! The pages of a store's files: measured, since what a mount was asked for shows little about what it gives.
 //!
-//! A file is mapped, one byte of each 2 MiB block is read, and `/proc/self/smaps` says how much of that mapping the kernel
-//! mapped by 2 MiB pages. Nothing else says it exactly: `stat` shows the option of the mount, and the counters in
+//! A file is mapped, one byte of each 2 MiB block is read, and `/proc/self/smaps` shows how much of that mapping the kernel
+//! mapped by 2 MiB pages. Nothing else has it exactly: `stat` shows the option of the mount, and the counters in
 //! `/proc/meminfo` and of cgroups are everybody's.
 
 use std::fmt;
@@ -82,7 +82,7 @@ impl fmt::Display for Pages {
 pub enum SmallPages {
     /// The kernel has none of 2 MiB.
     Kernel,
-    /// The kernel is told to give none to any tmpfs.
+    /// The kernel is set to give none to any tmpfs.
     Denied,
     /// The mount does not ask for them.
     Mount {
@@ -176,7 +176,7 @@ impl Store {
     fn object_blocks(&self, object: &ObjectRef) -> Result<(u64, u64), IoError> {
         match self.map(object, Access::ReadOnly) {
             Ok(Some(mapping)) => looked_at(&mapping),
-            // It has gone meanwhile, or is not what its name says, which `verify` tells.
+            // It has gone meanwhile, or is not what its name promises, which `verify` finds.
             Ok(None) | Err(_) => Ok((0, 0)),
         }
     }
@@ -211,7 +211,7 @@ impl Store {
         self.mount_option_huge()?.1
     }
 
-    /// Type of the file system, and its option `huge`. All its mounts have the same options, so any of them tells.
+    /// Type of the file system, and its option `huge`. All its mounts have the same options, so any of them will do.
     fn mount_option_huge(&self) -> Option<(String, Option<String>)> {
         let table = std::fs::read_to_string(MOUNTINFO).ok()?;
         let (major, minor) = self.device();

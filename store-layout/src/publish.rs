@@ -36,7 +36,7 @@ pub enum PublishOutcome {
 pub struct Published {
     /// The object.
     pub object: ObjectRef,
-    /// Tells if this process published it.
+    /// True if this process published it.
     pub outcome: PublishOutcome,
     /// The object's bytes; dropping this drops the reference.
     pub mapping: Mapping,

@@ -47,11 +47,11 @@ impl Store {
             return Err(failed(Errno::EBUSY));
         }
         crash::passed("Q1");
-        let held = self.hold(&name).map_err(|error| match error {
+        let hold = self.hold(&name).map_err(|error| match error {
             Errno::EWOULDBLOCK => IoError::of_open(self.path(Folder::Objects, &name), error),
             error => failed(error),
         })?;
-        let held = match held {
+        let file_held = match hold {
             NamedFile::Gone => return Ok(false),
             NamedFile::Held(file) => Some(file),
             NamedFile::Unopenable => None,
@@ -66,7 +66,7 @@ impl Store {
             Err(error) => return Err(failed(error)),
         }
         crash::passed("Q5");
-        drop(held);
+        drop(file_held);
         crash::passed("Q6");
         Ok(true)
     }

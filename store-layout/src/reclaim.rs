@@ -95,11 +95,11 @@ impl Store {
 
     /// R3, Q4: the length of `file` if `name` still leads to it.
     pub(crate) fn still_named(&self, file: &File, name: &str) -> Result<Option<u64>, Errno> {
-        let held = fstat(file)?;
+        let stat = fstat(file)?;
         let dir = self.folder(Folder::Objects).as_fd();
         match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(named) if named.st_ino == held.st_ino && named.st_dev == held.st_dev => {
-                Ok(Some(held.st_size as u64))
+            Ok(named) if named.st_ino == stat.st_ino && named.st_dev == stat.st_dev => {
+                Ok(Some(stat.st_size as u64))
             }
             Ok(_) | Err(Errno::ENOENT) => Ok(None),
             Err(error) => Err(error),

@@ -41,7 +41,7 @@ impl Store {
             }
             match self.read_record(folder, name, bytes.len() as u64) {
                 Ok(found) if found.as_deref() == Some(bytes) => return Ok(()),
-                // Whatever it says, it can be unlinked.
+                // Whatever its content, it can be unlinked.
                 Err(error) if error.is_leased() => {}
                 found => drop(found?),
             }

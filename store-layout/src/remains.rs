@@ -92,7 +92,7 @@ impl StoreRemains {
     /// # Errors
     /// When a folder cannot be listed, or an object cannot be asked.
     pub fn held(&self) -> Result<Vec<ObjectEntry>, IoError> {
-        let mut held = Vec::new();
+        let mut objects = Vec::new();
         for folder in self.folders.iter().filter(|folder| is_of_objects(folder)) {
             let dir = open_dir(folder)?;
             for name in names_in(folder)? {
@@ -106,11 +106,11 @@ impl StoreRemains {
                 if is_held(&dir, text)
                     .map_err(|error| IoError::new("ask who holds", path, error))?
                 {
-                    held.push(entry);
+                    objects.push(entry);
                 }
             }
         }
-        Ok(held)
+        Ok(objects)
     }
 
     /// Removes the content. The directory, and the files of a daemon in it, stay. With `force` held objects
@@ -260,16 +260,16 @@ mod tests {
     #[test]
     fn a_held_object_keeps_the_store_unless_it_is_forced() {
         let (dir, store) = store();
-        let held = store.publish(&[1; 5000], Access::ReadOnly).unwrap();
+        let mapped = store.publish(&[1; 5000], Access::ReadOnly).unwrap();
         fs::write(dir.path().join(HEADER), b"damage").unwrap();
         let remains = StoreRemains::of(dir.path()).unwrap();
         assert_eq!((remains.files, remains.objects.len()), (1, 1));
         assert!(remains.bytes >= 5000);
         assert_eq!(remains.held().unwrap().len(), 1);
         assert_eq!(remains.remove(false).unwrap(), Removed::InUse);
-        assert!(store.contains(&held.object), "it is still there");
+        assert!(store.contains(&mapped.object), "it is still there");
         assert_eq!(remains.remove(true).unwrap(), Removed::All);
-        assert_eq!(held.mapping[..], [1; 5000], "its holder keeps it");
+        assert_eq!(mapped.mapping[..], [1; 5000], "its holder keeps it");
         assert!(matches!(
             Store::open(dir.path()),
             Err(StoreError::NotAStore { .. })

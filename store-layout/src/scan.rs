@@ -82,7 +82,7 @@ impl Store {
         self.object_folder(Folder::Quarantine)
     }
 
-    /// Lists what lies in the store and is none of it, apart from the objects' folder, whose listing tells its own:
+    /// Lists what lies in the store and is none of it, apart from the objects' folder, whose listing has its own:
     /// names that no version gives, and things that are not what their name promises. By path.
     pub fn foreign(&self) -> Result<Vec<(PathBuf, String)>, StoreError> {
         let mut foreign = Vec::new();
@@ -224,7 +224,7 @@ impl Store {
         Ok(records)
     }
 
-    /// Calls `visit` for each entry of a folder with what `stat` says; entries that vanish meanwhile are
+    /// Calls `visit` for each entry of a folder with its `stat`; entries that vanish meanwhile are
     /// left out.
     fn each_file(
         &self,
@@ -284,7 +284,7 @@ impl Listed<'_> {
         self.entry.ino()
     }
 
-    /// The type of the entry, where the file system tells it in the list.
+    /// The type of the entry, where the file system has it in the list.
     pub(crate) fn kind(&self) -> Option<Type> {
         self.entry.file_type()
     }
@@ -308,10 +308,13 @@ impl Listed<'_> {
 }
 
 impl ObjectListing {
-    pub(crate) fn add(&mut self, name: OsString, entry: Result<ObjectEntry, String>) {
+    pub(crate) fn add(&mut self, name: OsString, entry: Result<ObjectEntry, NoObject>) {
         match entry {
             Ok(entry) => self.objects.push(entry),
-            Err(reason) => self.foreign.push(ForeignEntry { name, reason }),
+            Err(error) => self.foreign.push(ForeignEntry {
+                name,
+                reason: error.to_string(),
+            }),
         }
     }
 }
@@ -328,31 +331,40 @@ pub(crate) fn parse_object_name(name: &str) -> Option<(ObjectId, u32)> {
     Some((id, u32::from_str_radix(crc, 16).ok()?))
 }
 
+/// The reason that an entry of the objects' folder is no object.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub(crate) enum NoObject {
+    #[error("its name is not that of an object")]
+    Name,
+    #[error("it is not a regular file")]
+    Kind,
+    #[error("expected user {owner} or root to own it, found {found}")]
+    Owner { owner: u32, found: u32 },
+    #[error("expected mode 0444, found {found:04o}: others can write to it")]
+    Mode { found: u32 },
+}
+
 /// The entry of an object: a regular file with an object's name, made by the store's owner or root,
 /// that no one else can write to.
 pub(crate) fn object_entry(
     owner: u32,
     name: &OsString,
     stat: &FileStat,
-) -> Result<ObjectEntry, String> {
+) -> Result<ObjectEntry, NoObject> {
     let (id, crc) = name
         .to_str()
         .and_then(parse_object_name)
-        .ok_or("its name is not that of an object")?;
+        .ok_or(NoObject::Name)?;
     if file_type(stat) != SFlag::S_IFREG {
-        return Err("it is not a regular file".to_owned());
+        return Err(NoObject::Kind);
     }
     if stat.st_uid != 0 && stat.st_uid != owner {
         let found = stat.st_uid;
-        return Err(format!(
-            "expected user {owner} or root to own it, found {found}"
-        ));
+        return Err(NoObject::Owner { owner, found });
     }
     if stat.st_mode & 0o022 != 0 {
         let found = stat.st_mode & 0o7777;
-        return Err(format!(
-            "expected mode 0444, found {found:04o}: others can write to it"
-        ));
+        return Err(NoObject::Mode { found });
     }
     Ok(ObjectEntry {
         object: ObjectRef {

@@ -170,14 +170,14 @@ mod tests {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
         assert_eq!(store.records_quarantined().unwrap(), RecordUse::default());
-        let held = store.publish(b"held", Access::ReadOnly).unwrap();
+        let mapped = store.publish(b"held", Access::ReadOnly).unwrap();
         std::fs::write(dir.path().join(RECLAIMER_STATE), "learned").unwrap();
         std::fs::write(dir.path().join("manifests-v1/no record"), "x").unwrap();
         std::fs::create_dir(dir.path().join("identities-v1/directory")).unwrap();
         // More than one batch.
         for version in 0..=BATCH as u32 {
             let key = DerivedKey::new(TensorId::of(b"source"), "cast", version).unwrap();
-            store.record_derived(&key, held.object).unwrap();
+            store.record_derived(&key, mapped.object).unwrap();
         }
         let files = BATCH as u64 + 4;
         assert_eq!(store.set_records_aside().unwrap(), files);
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(used.files, files);
         assert!(used.bytes >= BATCH as u64 * 4096);
         assert_eq!(store.record_use().unwrap(), RecordUse::default());
-        assert!(store.contains(&held.object));
+        assert!(store.contains(&mapped.object));
         assert_eq!(store.set_records_aside().unwrap(), 0);
 
         // The same names again: both files stay.

@@ -42,7 +42,7 @@ pub(crate) const DAEMON_FILES: [&str; 5] = ["daemon", "daemon.new", "gpu", "gpu.
 pub const RECLAIMER_STATE: &str = "reclaimer-state";
 /// Name of that file until it is complete.
 pub const RECLAIMER_STATE_NEW: &str = "reclaimer-state.new";
-/// Name of the file that says which starts of a daemon ended while they read the store (LAYOUT.md 5.8).
+/// Name of the file that records which starts of a daemon ended while they read the store (LAYOUT.md 5.8).
 pub const RECLAIMER_READING: &str = "reclaimer-reading";
 
 /// User and group id of the sockets of a daemon that gives pods their volumes. Mounts for pods give no other owner an
@@ -204,8 +204,8 @@ impl Store {
             }
             named => named.map_err(failed)?,
         };
-        let held = fstat(&self.header_file).map_err(failed)?;
-        if (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino) {
+        let open_header = fstat(&self.header_file).map_err(failed)?;
+        if (named.st_dev, named.st_ino) != (open_header.st_dev, open_header.st_ino) {
             return Ok(false);
         }
         Ok(read_header(&self.root, &self.header_file)?.id == self.header.id)
@@ -267,7 +267,7 @@ impl Store {
     }
 
     /// Takes the advisory creation lock for `key`; see [`CreationLock`]. `give_up` is asked between
-    /// attempts and ends the wait when it says `true`.
+    /// attempts and ends the wait when it returns `true`.
     pub fn creation_lock(
         &self,
         key: &Digest,

@@ -73,9 +73,9 @@ impl Store {
     pub fn domain_of_mount(&self, file: impl AsFd) -> Result<Option<TrustDomain>, IoError> {
         let path = || self.root().join(HEADER);
         let failed = |error| IoError::new("stat", path(), error);
-        let own = retried(|| fstat(self.header_file())).map_err(failed)?;
+        let own_mount = retried(|| fstat(self.header_file())).map_err(failed)?;
         let shown = retried(|| fstat(file.as_fd())).map_err(failed)?;
-        let is_header = (own.st_dev, own.st_ino) == (shown.st_dev, shown.st_ino);
+        let is_header = (own_mount.st_dev, own_mount.st_ino) == (shown.st_dev, shown.st_ino);
         let domain = TrustDomain::from_code(2, shown.st_gid);
         Ok(domain.filter(|_| is_header))
     }

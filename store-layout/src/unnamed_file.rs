@@ -41,10 +41,10 @@ pub(crate) fn seal(file: &File, dir: &OwnedFd, path: &Path) -> Result<(), IoErro
 
 /// Gives an unnamed file a name, unless the name is taken (P7). `true` when it got it.
 pub(crate) fn link(file: &File, dir: &OwnedFd, name: &str, path: &Path) -> Result<bool, IoError> {
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let proc_path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let linked = match linkat(
         AT_FDCWD,
-        own.as_str(),
+        proc_path.as_str(),
         dir,
         name,
         LinkatFlags::AT_SYMLINK_FOLLOW,

@@ -1,4 +1,4 @@
-//! Checking that an object's bytes are what its name says (INV-1).
+//! Checking that an object's bytes are what its name promises (INV-1).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -51,7 +51,7 @@ pub enum Fault {
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verified {
-    /// The object is what its name says.
+    /// The object is what its name promises.
     Sound,
     /// It is not.
     Damaged(Fault),
@@ -79,7 +79,7 @@ impl Store {
         self.verify_paced(object, depth, |_| ControlFlow::Continue(()))
     }
 
-    /// Checks an object's bytes and tells `pace` after each piece how many were read, so that it can wait, or
+    /// Checks an object's bytes and informs `pace` after each piece how many were read, so that it can wait, or
     /// end the check.
     ///
     /// The object is not referenced meanwhile: a check never keeps it from being reclaimed, and its

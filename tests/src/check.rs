@@ -31,9 +31,9 @@ pub fn require_sound(store: &Store) -> anyhow::Result<()> {
     for entry in &listing.objects {
         let name = entry.object.file_name();
         let path = store.object_path(&entry.object);
-        let found = store.verify(&entry.object, VerifyDepth::Full)?;
-        let sound = matches!(found, Verified::Absent | Verified::Sound);
-        ensure!(sound, "INV-1: {name}: {found:?}");
+        let verdict = store.verify(&entry.object, VerifyDepth::Full)?;
+        let sound = matches!(verdict, Verified::Absent | Verified::Sound);
+        ensure!(sound, "INV-1: {name}: {verdict:?}");
         if let Ok(metadata) = std::fs::metadata(&path) {
             let mode = metadata.mode() & 0o7777;
             ensure!(mode & 0o022 == 0, "{name} has mode {mode:o}");

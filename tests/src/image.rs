@@ -142,14 +142,14 @@ pub fn unavailable(kind: Kind) -> Option<String> {
         Kind::Erofs => &["losetup", "mkfs.erofs"],
         Kind::Ext4 => &["losetup", "mkfs.ext4", "debugfs"],
     };
-    let found = |tool: &&&str| {
+    let is_missing = |tool: &&&str| {
         let found = Command::new("sh")
             .args(["-c", "command -v \"$0\"", tool])
             .stdout(Stdio::null())
             .status();
         !found.is_ok_and(|status| status.success())
     };
-    if let Some(tool) = tools.iter().find(found) {
+    if let Some(tool) = tools.iter().find(is_missing) {
         return Some(format!("needs {tool} (tests/tools.sh)"));
     }
     let attempt = || -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! The worker program: does the one thing that its argument says.
+//! The worker program: runs the task in its argument.
 
 use anyhow::Context;
 

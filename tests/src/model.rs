@@ -108,10 +108,10 @@ pub fn fingerprint(model: &Model) -> anyhow::Result<String> {
     let mut fingerprint = Fingerprint::default();
     for tensor in model.tensors() {
         if let Some(id) = tensor.id() {
-            let found = TensorId::of(tensor.bytes());
+            let digest = TensorId::of(tensor.bytes());
             anyhow::ensure!(
-                id == found,
-                "tensor {} says {id}, its bytes are {found}",
+                id == digest,
+                "tensor {} says {id}, its bytes are {digest}",
                 tensor.name()
             );
         }

@@ -47,7 +47,7 @@ impl Held {
         Ok(mapping.map(|mapping| Self { object, mapping }))
     }
 
-    /// Checks that the bytes are what the id says (INV-1), and that the object has its name while it
+    /// Checks that the bytes are those of the id (INV-1), and that the object has its name while it
     /// is mapped (INV-3).
     pub fn check(&self, store: &Store) -> anyhow::Result<()> {
         ensure!(

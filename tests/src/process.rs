@@ -113,15 +113,15 @@ impl Worker {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Waits until the worker says `line`.
+    /// Waits until the worker prints `line`.
     ///
     /// # Panics
-    /// When it ends, or says something else.
+    /// When it ends, or prints another line.
     pub fn wait_for(&mut self, line: &str) {
-        let found = self.read_line();
-        if found != line {
+        let answer = self.read_line();
+        if answer != line {
             let stderr = self.kill();
-            panic!("expected the worker to say {line:?}, it said {found:?}\n{stderr}");
+            panic!("expected the worker to say {line:?}, it said {answer:?}\n{stderr}");
         }
     }
 
@@ -145,7 +145,7 @@ impl Worker {
         }
     }
 
-    /// Closes the worker's stdin, by which it is told to stop, and waits until it has ended.
+    /// Closes the worker's stdin, which stops it, and waits until it has ended.
     pub fn finish(mut self) -> Finished {
         drop(self.stdin.take());
         let mut stdout = String::new();
@@ -221,7 +221,7 @@ impl Finished {
     }
 }
 
-/// In a worker: says that it is ready and waits for the word.
+/// In a worker: reports that it is ready and waits for the word.
 pub fn ready_and_wait() -> anyhow::Result<()> {
     say(READY)?;
     let mut line = String::new();
@@ -230,13 +230,13 @@ pub fn ready_and_wait() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// In a worker: waits until the parent closes stdin or says something.
+/// In a worker: waits until the parent closes stdin or writes something.
 pub fn wait_for_parent() -> anyhow::Result<()> {
     std::io::stdin().read_line(&mut String::new())?;
     Ok(())
 }
 
-/// In a worker that goes on meanwhile: what the parent says, until it closes stdin.
+/// In a worker that goes on meanwhile: what the parent writes, until it closes stdin.
 pub fn lines_of_parent() -> Receiver<()> {
     let (said, lines) = channel();
     std::thread::spawn(move || {

@@ -84,7 +84,7 @@ impl Scratch {
         self.empty
     }
 
-    /// The mount that the store is on, if it has one of its own.
+    /// The mount that the store is on, if the store has a separate one.
     pub fn mount(&self) -> Option<&Mount> {
         match &self.place {
             Place::Mounted(mount) => Some(mount),

@@ -16,9 +16,9 @@ pub fn repository() -> PathBuf {
 /// build outputs and hidden folders.
 pub fn sources(extensions: &[&str]) -> Vec<PathBuf> {
     let root = repository();
-    let mut found = Vec::new();
-    collect(&root, extensions, &mut found);
-    found.iter().map(|path| relative(path, &root)).collect()
+    let mut paths = Vec::new();
+    collect(&root, extensions, &mut paths);
+    paths.iter().map(|path| relative(path, &root)).collect()
 }
 
 fn relative(path: &Path, root: &Path) -> PathBuf {

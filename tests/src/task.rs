@@ -25,7 +25,7 @@ pub enum Task {
         /// The store's directory.
         store: PathBuf,
     },
-    /// Load a model when told, answer with a [`Loaded`], and hold it until stdin is closed.
+    /// Load a model on request, answer with a [`Loaded`], and hold it until stdin is closed.
     Load(LoadTask),
     /// Publish and reclaim one object again and again.
     Contend {
@@ -52,7 +52,7 @@ pub enum Task {
     },
     /// Take locks as a hostile process would, and keep them until stdin is closed.
     Locks(LocksTask),
-    /// As the owner of a store, see what [`OwnerReport`] says.
+    /// As the owner of a store, see what [`OwnerReport`] lists.
     Owner {
         /// An empty directory of the owner's on a tmpfs.
         store: PathBuf,

@@ -43,7 +43,7 @@ pub enum LoadError {
         /// Number of attempts.
         attempts: u32,
     },
-    /// A tensor is in two files, and no index says which one counts.
+    /// A tensor is in two files, and no index names the one that counts.
     #[error("tensor `{name}` is in `{}` and in `{}`; add a model.safetensors.index.json that says which one counts", first.display(), second.display())]
     DuplicateTensor {
         /// The tensor.

@@ -132,7 +132,7 @@ pub fn jobs_of_manifest(manifest: &Manifest) -> Vec<Job> {
     }
     for job in &mut jobs {
         job.pieces.sort_by_key(|piece| piece.at);
-        // Two tensors may lie at one place if a foreign manifest says so; one of them is enough.
+        // Two tensors may lie at one place in a foreign manifest; one of them is enough.
         let mut free = 0;
         job.pieces.retain(|piece| {
             let keep = piece.at >= free;

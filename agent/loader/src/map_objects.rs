@@ -13,7 +13,7 @@ const OBJECTS_PER_THREAD: usize = 64;
 
 /// Maps the objects that are in the store, one result per object in the same order.
 ///
-/// A failure, e.g. a limit on mappings, counts as an absence; `limit` tells the two apart.
+/// A failure, e.g. a limit on mappings, counts as an absence; `limit` distinguishes the two.
 pub fn map_objects(
     store: &Store,
     objects: &[ObjectRef],

@@ -130,11 +130,11 @@ fn hash_all(
         let mut buffer = allocate(threshold, source)?;
         for tensor in batch {
             let buffer = buffer.as_mut_slice();
-            let own = buffer
+            let target = buffer
                 .get_mut(..tensor.item.len as usize)
                 .unwrap_or_default();
-            source.read_at(own, tensor.source)?;
-            tensor.item.id = TensorId::of(own);
+            source.read_at(target, tensor.source)?;
+            tensor.item.id = TensorId::of(target);
         }
         Ok(())
     })

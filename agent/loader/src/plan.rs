@@ -168,7 +168,7 @@ impl Plan {
             .into_iter()
             .zip(self.tensors)
             .map(|(info, planned)| {
-                let own = || {
+                let object_at_place = || {
                     planned
                         .place
                         .as_ref()
@@ -180,7 +180,10 @@ impl Plan {
                     source_offset: info.begin,
                     dtype: planned.dtype,
                     shape: info.shape,
-                    id: planned.id.or_else(own).unwrap_or(TensorId::of(b"")),
+                    id: planned
+                        .id
+                        .or_else(object_at_place)
+                        .unwrap_or(TensorId::of(b"")),
                     place: planned.place,
                     name: info.name,
                 }

@@ -71,8 +71,8 @@ mod tests {
     fn reader(content: &[u8]) -> impl FnMut(&mut [u8], u64) -> Result<(), ()> {
         move |buffer, offset| {
             let begin = offset as usize;
-            let found = content.get(begin..begin + buffer.len()).ok_or(())?;
-            buffer.copy_from_slice(found);
+            let part = content.get(begin..begin + buffer.len()).ok_or(())?;
+            buffer.copy_from_slice(part);
             Ok(())
         }
     }

@@ -132,8 +132,8 @@ impl Source {
     }
 
     fn system(&self) -> Option<FileSystem> {
-        let found = || FileSystem::of(&self.file, &self.identity);
-        *self.system.get_or_init(found)
+        let look = || FileSystem::of(&self.file, &self.identity);
+        *self.system.get_or_init(look)
     }
 
     /// Fills `buffer` with the bytes at `offset` if they are in memory; false if they must be read.
@@ -174,7 +174,7 @@ impl Source {
         Ok((header, raw))
     }
 
-    /// Tells the file's monitor that an object of `bytes` was staged for it.
+    /// Informs the file's monitor that an object of `bytes` was staged for it.
     pub(crate) fn note_staged(&self, bytes: u64) {
         if let Some(monitor) = &self.monitor {
             monitor.count_staged(bytes);

@@ -90,7 +90,7 @@ pub(crate) unsafe fn fill(
     exported: &Exported<'_>,
     owner: Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let Some(view) = (unsafe { view.as_mut() }) else {
         return Err(PyBufferError::new_err("there is no view to fill"));
     };

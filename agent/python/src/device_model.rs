@@ -30,8 +30,8 @@ impl Named {
     }
 
     fn expect(&self, name: &str) -> PyResult<&device::DeviceTensor> {
-        let found = self.find(name);
-        found.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
+        let tensor = self.find(name);
+        tensor.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
     }
 
     fn wait(&self, name: Option<&str>, limit: Duration) -> Result<bool, device::DeviceError> {
@@ -135,7 +135,7 @@ impl DeviceModel {
         let tensor = named.expect(name)?;
         let device = match tensor.location() {
             Location::Cuda(number) => number,
-            // It has no streams, and says so.
+            // It has no streams, and refuses one.
             Location::Simulated => 0,
         };
         let stream = dlpack::stream_of(stream, device)?;
@@ -180,16 +180,16 @@ impl DeviceModel {
     /// Return the names of the tensors that have not arrived, in the order of the files. Does not wait.
     fn arriving<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let named = self.named()?;
-        let found = py.detach(|| {
-            let mut found = Vec::new();
+        let names = py.detach(|| {
+            let mut arrived = Vec::new();
             for tensor in named.model.tensors() {
                 if !tensor.wait(Duration::ZERO)? {
-                    found.push(tensor.name());
+                    arrived.push(tensor.name());
                 }
             }
-            Ok(found)
+            Ok(arrived)
         });
-        PyList::new(py, found.map_err(errors::device)?)
+        PyList::new(py, names.map_err(errors::device)?)
     }
 
     /// Return the tensors that have bytes, in the order of the files: name, address, length in bytes, and a capsule over

@@ -132,7 +132,7 @@ pub(crate) fn begin(
     begun.map(Prefetch)
 }
 
-/// Tells the state of a device.
+/// Returns the state of a device.
 pub(crate) fn describe<'py>(
     py: Python<'py>,
     registry: &Registry,

@@ -11,7 +11,7 @@ use crate::{errors, options};
 /// Longest time until a signal is noticed.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
-/// Calls `wait` with times to wait until it says that what is waited for is so.
+/// Polls `wait` until it returns true or the timeout expires.
 pub(crate) fn until(
     py: Python<'_>,
     timeout: Option<f64>,

@@ -37,7 +37,7 @@ pub(crate) struct Request<'py> {
     pub(crate) max_version: Option<(u32, u32)>,
     pub(crate) device: Option<(i32, i32)>,
     pub(crate) copy: Option<bool>,
-    /// True if the consumer is to be told not to write.
+    /// True if the consumer must not write.
     pub(crate) read_only: bool,
 }
 
@@ -338,7 +338,7 @@ unsafe extern "C" fn drop_versioned(capsule: *mut ffi::PyObject) {
 /// # Safety
 /// `capsule` is a capsule, and this thread holds the interpreter's lock.
 unsafe fn unconsumed(capsule: *mut ffi::PyObject, name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: as the caller says; the name is a C string.
+    // SAFETY: guaranteed by the caller; the name is a C string.
     if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 0 {
         return None;
     }
@@ -370,7 +370,7 @@ pub(crate) fn stream_of(stream: &Bound<'_, PyAny>, device: u32) -> PyResult<Stre
     Ok(unsafe { StreamHandle::from_raw(handle) })
 }
 
-/// Refuses a stream that says that it is another device's.
+/// Refuses a stream of another device.
 fn check_device(stream: &Bound<'_, PyAny>, device: u32) -> PyResult<()> {
     match stream.getattr_opt(intern!(stream.py(), "device_index"))? {
         Some(index) if index.extract::<u32>().ok() != Some(device) => Err(PyValueError::new_err(

@@ -25,8 +25,8 @@ impl Model {
         model: tetris_agent::Model,
         read_only: bool,
     ) -> PyResult<Self> {
-        let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-        let metadata = model.metadata().map(own).collect();
+        let to_owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let metadata = model.metadata().map(to_owned).collect();
         let (tensors, report) = model.detach();
         let by_name = tensors.iter().map(|tensor| tensor.name.clone());
         let by_name = by_name.zip(0..).collect();

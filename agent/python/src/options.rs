@@ -30,7 +30,7 @@ pub(crate) fn is_read_only(mode: &str) -> PyResult<bool> {
     }
 }
 
-/// The smallest file that is shared, as the environment says, or else the default.
+/// The smallest file that is shared, from the environment, or else the default.
 pub(crate) fn min_shared_bytes() -> u64 {
     let Some(named) = std::env::var_os(MIN_SHARED_ENV).filter(|named| !named.is_empty()) else {
         return DEFAULT_MIN_SHARED_BYTES;
@@ -50,10 +50,10 @@ fn tell_once(value: &OsStr) {
     // A handler of the log may come here again.
     drop(told);
     if before.as_deref() != Some(value) {
-        let found = value.to_string_lossy();
+        let value_text = value.to_string_lossy();
         log::warn!(
             target: LOGGER,
-            "{MIN_SHARED_ENV} has no effect: expected a number of bytes such as 65536, found '{found}'"
+            "{MIN_SHARED_ENV} has no effect: expected a number of bytes such as 65536, found '{value_text}'"
         );
     }
 }

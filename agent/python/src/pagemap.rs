@@ -64,7 +64,7 @@ fn native(entry: [u8; ENTRY]) -> u64 {
 
 fn is_private(entry: u64) -> bool {
     let in_memory = entry & PRESENT != 0 && entry & FILE_OR_SHARED == 0;
-    // Of a file's page in swap, which a tmpfs can have, the bit says that it is a file's.
+    // Of a file's page in swap, which a tmpfs can have, the bit marks a file's page.
     let in_swap = entry & SWAPPED != 0 && entry & FILE_OR_SHARED == 0;
     in_memory || in_swap
 }

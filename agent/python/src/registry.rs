@@ -55,7 +55,7 @@ pub(crate) fn leave(address: NonZeroUsize, len: usize) {
 /// The id of the `nbytes` bytes at `address`, if they are mapped from the store and this process has not
 /// written to them.
 ///
-/// A page that was written is the process's own, and the kernel says so (proc_pid_pagemap(5)). `None`, too,
+/// A page that was written is the process's own, and the kernel reports it (proc_pid_pagemap(5)). `None`, too,
 /// where the kernel does not tell.
 #[pyfunction]
 pub(crate) fn unmodified_id(address: usize, nbytes: usize) -> Option<String> {

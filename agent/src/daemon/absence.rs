@@ -66,7 +66,7 @@ fn wait_for_successor(store: &Store, longest: Duration) -> bool {
     true
 }
 
-/// Returns true if clients can connect to the socket of `store`, as far as its file tells: it is there, and where pods
+/// Returns true if clients can connect to the socket of `store`, as far as its file shows: it is there, and where pods
 /// see no owner of the store, it was given to the user that they see (LAYOUT.md 4).
 fn is_served(store: &Store) -> bool {
     match store.daemon_socket().symlink_metadata() {

@@ -95,7 +95,7 @@ impl DaemonConnection {
         }
     }
 
-    /// Receives messages until one says how a request ended that has a turn. Each has the timeout; `progress` is told of bytes
+    /// Receives messages until one reports the end of a request that has a turn. Each has the timeout; `progress` receives bytes
     /// read and of all bytes.
     pub(super) fn outcome(
         &mut self,
@@ -136,7 +136,7 @@ impl DaemonConnection {
         }
     }
 
-    /// Tells the daemon which span its work is for, if there is one. An older daemon has no use for it.
+    /// Informs the daemon which span its work is for, if there is one. An older daemon has no use for it.
     fn send_trace(&self) -> Result<(), DaemonError> {
         let Some(parent) = trace_parent() else {
             return Ok(());

@@ -105,14 +105,14 @@ impl Answers {
         noted.map(|(cause, why)| (Some(cause), why))
     }
 
-    /// The reason of the first refusal, with its cause if it tells more than a full store.
+    /// The reason of the first refusal, with its cause if it is more than a full store.
     pub(crate) fn why(&self) -> Option<(Option<PrivateCause>, String)> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.as_ref().map(|refused| refused.why.clone())
     }
 }
 
-/// The cause that a daemon's refusal stands for, if it tells more than a full store. The sizes that
+/// The cause that a daemon's refusal stands for, if it is more than a full store. The sizes that
 /// are needed are not known yet.
 fn cause_of(reason: RoomReason) -> Option<PrivateCause> {
     match reason {

@@ -82,9 +82,9 @@ mod tests {
             to.copy_from_slice(&bytes[begin..begin + to.len()]);
         };
         let mut file = File::from(sealed_memory(len, &read_at, 2).unwrap());
-        let mut found = Vec::new();
-        file.read_to_end(&mut found).unwrap();
-        assert_eq!(found, bytes);
+        let mut content = Vec::new();
+        file.read_to_end(&mut content).unwrap();
+        assert_eq!(content, bytes);
         file.write_all_at(b"x", 0).unwrap_err();
         file.set_len(1).unwrap_err();
         file.set_len(len + 1).unwrap_err();

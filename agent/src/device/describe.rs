@@ -83,8 +83,8 @@ impl Registry {
 /// The model with a part of this key.
 fn model_of(named: &[NamedModel], key: ModelKey) -> Option<Digest> {
     let mut named = named.iter();
-    let found = named.find(|entry| entry.parts().contains(&key))?;
-    Some(found.model)
+    let entry = named.find(|entry| entry.parts().contains(&key))?;
+    Some(entry.model)
 }
 
 /// The identity of the mirror's device of this number, or of its first one.
@@ -94,8 +94,8 @@ pub(super) fn identity(
 ) -> Result<DeviceUuid, DeviceError> {
     let devices = client.devices()?;
     let mut of_number = devices.iter();
-    let found = of_number.find(|entry| device.is_none_or(|number| entry.number == number));
-    found
+    let description = of_number.find(|entry| device.is_none_or(|number| entry.number == number));
+    description
         .map(|device| device.uuid)
         .ok_or(DeviceError::NoDevice {
             asked: device.unwrap_or_default(),

@@ -49,8 +49,8 @@ impl Lease {
             index.extend(part.objects().iter().map(|part| (part.id, (at, *part))));
         }
         for object in objects {
-            let found = index.get(&object.id);
-            if found.is_none_or(|(_, found)| found.len != object.len) {
+            let indexed = index.get(&object.id);
+            if indexed.is_none_or(|(_, indexed)| indexed.len != object.len) {
                 let expected = "a place for every object, as long as it is";
                 return Err(ClientError::Unexpected { expected }.into());
             }
@@ -124,8 +124,8 @@ impl Lease {
                 Location::Simulated => Err(forked("still arriving, which only the parent sees")),
             };
         }
-        let mut held = self.held.iter();
-        if held.all(|held| held.kind() != MemoryKind::CudaHandles || held.is_held()) {
+        let mut parts = self.held.iter();
+        if parts.all(|part| part.kind() != MemoryKind::CudaHandles || part.is_held()) {
             Ok(())
         } else {
             Err(DeviceError::Ended)
@@ -141,9 +141,9 @@ impl Lease {
         }
         if let Some(id) = id {
             let at = self.index.get(id).map(|(at, _)| *at);
-            let held = at.and_then(|at| self.held.get(at));
-            let held = held.ok_or(ClientError::NoObject(*id))?;
-            return Ok(held.wait(Some(id), limit)?);
+            let part = at.and_then(|at| self.held.get(at));
+            let part_of_object = part.ok_or(ClientError::NoObject(*id))?;
+            return Ok(part_of_object.wait(Some(id), limit)?);
         }
         let begun = Instant::now();
         for held in &self.held {
@@ -164,8 +164,9 @@ impl Lease {
     ) -> Result<bool, DeviceError> {
         self.check()?;
         let at = self.index.get(id).map(|(at, _)| *at);
-        let found = at.and_then(|at| Some((self.held.get(at)?, self.arrivals.get(at)?.as_ref()?)));
-        let (held, arrivals) = found.ok_or(ClientError::NoObject(*id))?;
+        let arrival =
+            at.and_then(|at| Some((self.held.get(at)?, self.arrivals.get(at)?.as_ref()?)));
+        let (held, arrivals) = arrival.ok_or(ClientError::NoObject(*id))?;
         held.wait_mapped(id)?;
         if self.is_complete() || held.wait(Some(id), Duration::ZERO)? {
             return Ok(false);
@@ -208,9 +209,9 @@ impl Lease {
     pub(super) fn read(&self, id: &ObjectId, begin: u64, to: &mut [u8]) -> Result<(), DeviceError> {
         self.check()?;
         let at = self.index.get(id).map(|(at, _)| *at);
-        let held = at.and_then(|at| self.held.get(at));
-        let held = held.ok_or(ClientError::NoObject(*id))?;
-        Ok(held.read(id, begin, to)?)
+        let part = at.and_then(|at| self.held.get(at));
+        let part_of_object = part.ok_or(ClientError::NoObject(*id))?;
+        Ok(part_of_object.read(id, begin, to)?)
     }
 }
 

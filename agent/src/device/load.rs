@@ -66,8 +66,8 @@ impl Registry {
         // the mirror does not keep an idle connection.
         let socket = mirror(agent, options)?;
         let host = agent.load_with(path, &through_store)?;
-        let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-        let metadata = host.metadata().map(own).collect();
+        let to_owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let metadata = host.metadata().map(to_owned).collect();
         let (host, report) = host.detach();
         let tensors: Vec<_> = host.iter().map(StoredTensor::from).collect();
         let lease = self.lease(socket, options, &tensors, host, &report, most)?;
@@ -196,20 +196,20 @@ impl Asked<'_> {
             Target::Cuda(number) => Location::Cuda(number),
             Target::AnyCuda => Location::Cuda(0),
         };
-        let mut held: Vec<Box<dyn Held>> = Vec::with_capacity(wanted.len());
+        let mut parts: Vec<Box<dyn Held>> = Vec::with_capacity(wanted.len());
         for wanted in wanted {
             // All parts go to the device of the first one.
-            let first = held.is_empty();
+            let first = parts.is_empty();
             let target = if first {
                 self.options.target
             } else {
                 location.into()
             };
             let (part, on) = self.part(wanted, target)?;
-            held.push(part);
+            parts.push(part);
             location = on;
         }
-        let lease = Arc::new(Lease::new(held, location, self.objects, host)?);
+        let lease = Arc::new(Lease::new(parts, location, self.objects, host)?);
         watch::watch(&lease)?;
         Ok(lease)
     }

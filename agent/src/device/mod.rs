@@ -22,12 +22,12 @@
 //!
 //! **Guarantees.** Memory stays mapped, and held at the mirror, while a [`DeviceModel`] or
 //! [`DeviceTensor`] of it lives, and longer if it is kept. A process holds a whole model or nothing
-//! of it. Every call ends by its deadline. Before a GPU's memory is unmapped, a thread of its own waits
+//! of it. Every call ends by its deadline. Before a GPU's memory is unmapped, a dedicated thread waits
 //! for the work that this process has queued on the device ([`settle_unmapping`]). While the process
 //! captures a CUDA graph, which takes an [`UnmappingPause`], memory stays mapped.
 //!
 //! A [`Prefetch`] holds a model on a device without mapping it, for a process that schedules loads;
-//! [`Registry::describe`] tells the state of a device, and of the models that this process named.
+//! [`Registry::describe`] returns the state of a device, and of the models that this process named.
 //!
 //! **Forks.** CUDA's memory does not survive a fork: in the child every tensor returns
 //! [`DeviceError::Forked`]. Dropping a tensor there calls no driver and does not affect the parent.

@@ -89,7 +89,7 @@ impl DeviceModel {
     /// `most_bytes` limits the prefix; 0 ends it.
     ///
     /// A mirror before this request hangs up, and the model is lost. So load it for this in a
-    /// [`Registry`](super::Registry) of its own.
+    /// [`Registry`](super::Registry).
     ///
     /// # Errors
     /// [`DeviceError`] if the mirror does not answer.

@@ -58,16 +58,16 @@ impl NamedModel {
     /// on the device.
     pub(super) fn presence(&self, parts: &[ModelEntry]) -> (ModelState, u64) {
         let of = |key: &ModelKey| parts.iter().find(|part| part.model == *key);
-        let found: Vec<_> = self.parts.iter().filter_map(of).collect();
+        let entries: Vec<_> = self.parts.iter().filter_map(of).collect();
         let resident = |part: &&ModelEntry| part.bytes - part.bytes_left.min(part.bytes);
-        let here: u64 = found.iter().map(resident).sum();
+        let here: u64 = entries.iter().map(resident).sum();
         let all = |state| {
-            let same = found.iter().filter(|part| part.state == state);
+            let same = entries.iter().filter(|part| part.state == state);
             same.count() == self.parts.len()
         };
         let state = if all(ModelState::Resident) {
             ModelState::Resident
-        } else if found.iter().any(|part| part.state == ModelState::Loading) {
+        } else if entries.iter().any(|part| part.state == ModelState::Loading) {
             ModelState::Loading
         } else {
             ModelState::Absent

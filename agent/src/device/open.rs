@@ -50,8 +50,8 @@ pub(super) fn acquire(
         MemoryKind::Host => {
             // The mirror owns the memory: this process creates none.
             let device = Arc::new(HostDevice::new(0));
-            let held = client.acquire(device, wanted, waiting)?;
-            Ok((Box::new(held), Location::Simulated))
+            let acquired = client.acquire(device, wanted, waiting)?;
+            Ok((Box::new(acquired), Location::Simulated))
         }
         MemoryKind::CudaDescriptors => on_cuda(client, target, VmmDevice::open, wanted, waiting),
         MemoryKind::CudaHandles => on_cuda(client, target, IpcDevice::open, wanted, waiting),
@@ -67,16 +67,16 @@ fn on_cuda<D: DeviceMemory + Debug + 'static>(
 ) -> Result<(Box<dyn Held>, Location), DeviceError> {
     if let Target::Cuda(number) = target {
         let device = Arc::new(open(number)?);
-        let held = client.acquire(device, wanted, waiting)?;
-        return Ok((Box::new(held), Location::Cuda(number)));
+        let acquired = client.acquire(device, wanted, waiting)?;
+        return Ok((Box::new(acquired), Location::Cuda(number)));
     }
     let mut number = 0;
     let mut chosen = |uuid: DeviceUuid| {
         number = seen(uuid)?;
         open(number).map(Arc::new)
     };
-    let held = client.acquire_anywhere(&mut chosen, wanted, waiting)?;
-    Ok((Box::new(held), Location::Cuda(number)))
+    let acquired = client.acquire_anywhere(&mut chosen, wanted, waiting)?;
+    Ok((Box::new(acquired), Location::Cuda(number)))
 }
 
 /// Number of the device that the mirror has chosen, in this process.

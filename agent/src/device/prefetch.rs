@@ -194,14 +194,14 @@ impl Prefetch {
     /// Lets go of the model: the mirror may evict it. In a forked child the parent's hold stays.
     pub fn close(&self) {
         self.shared.closed.store(true, Ordering::Relaxed);
-        let held = {
+        let prefetched = {
             let mut known = self.shared.lock();
             known.state = PrefetchState::Closed;
             std::mem::take(&mut known.held)
         };
         self.shared.changed.notify_all();
         let ours = self.process == std::process::id();
-        for entry in held {
+        for entry in prefetched {
             if ours {
                 // Also for children that share the connection.
                 entry.hang_up();
@@ -224,8 +224,8 @@ impl Shared {
     /// Known state, with the mirror's latest messages.
     fn looked(&self) -> MutexGuard<'_, Known> {
         let mut known = self.lock();
-        let mut held = known.held.iter();
-        let failed = held.find_map(|entry| entry.wait(Duration::ZERO).err());
+        let mut prefetched = known.held.iter();
+        let failed = prefetched.find_map(|entry| entry.wait(Duration::ZERO).err());
         if let Some(error) = failed {
             known.fail(error.into());
         }
@@ -341,13 +341,13 @@ impl Job {
         });
         let (order, wait) = (&self.options.order, self.options.wait);
         let wanted = split::wanted(&objects, tensors, order, wait, MOST);
-        let mut held: Vec<Prefetched> = Vec::with_capacity(wanted.len());
+        let mut prefetched: Vec<Prefetched> = Vec::with_capacity(wanted.len());
         for wanted in &wanted {
-            let part = self.part(wanted, held.first())?;
-            held.push(part);
+            let part = self.part(wanted, prefetched.first())?;
+            prefetched.push(part);
         }
-        while !self.has_arrived(&held)? {}
-        Ok(held)
+        while !self.has_arrived(&prefetched)? {}
+        Ok(prefetched)
     }
 
     /// Has a part admitted: on the device of the first one.

@@ -120,10 +120,10 @@ impl ReadContent<'_> {
             hasher.update(self.backings.object(0).unwrap_or_default());
         }
         for tensor in &self.manifest.tensors {
-            let found = tensor
+            let bytes_at = tensor
                 .place
                 .and_then(|place| self.backings.at(place, tensor.len));
-            hasher.update(found.map_or(&[][..], |(bytes, _)| bytes));
+            hasher.update(bytes_at.map_or(&[][..], |(bytes, _)| bytes));
         }
         hasher.finalize().into()
     }

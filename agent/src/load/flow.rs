@@ -123,10 +123,10 @@ impl LoadContext<'_> {
         // Others that load this file wait until it is known; the lock dies with its holder. A file
         // without an identity stays unknown, and no other process waits for it.
         let mut lock = None;
-        let own = source.stat_key(kind);
-        if let Some(own) = own.or_else(|| recognize::blob_key(source, kind)) {
-            let known = || matches!(store.look_up(&own), Ok(Some(_)));
-            lock = store.creation_lock(&own.id().0, self.options.wait, known);
+        let stat_key = source.stat_key(kind);
+        if let Some(key) = stat_key.or_else(|| recognize::blob_key(source, kind)) {
+            let known = || matches!(store.look_up(&key), Ok(Some(_)));
+            lock = store.creation_lock(&key.id().0, self.options.wait, known);
             if (lock.is_some() || known())
                 && let Some(file) = self.load_known(load, Missing::Read)?
             {

@@ -31,9 +31,9 @@ pub(crate) struct LoadContext<'a> {
     pub(super) options: &'a LoadOptions,
     /// Held by the one thread that makes room; the others find that it was made.
     pub(super) making_room: Mutex<()>,
-    /// Tells if the node daemon is worth asking for room.
+    /// True if the node daemon is worth asking for room.
     pub(super) patience: &'a Patience,
-    /// Tells if the node daemon is worth passing files to.
+    /// True if the node daemon is worth passing files to.
     pub(super) broker_patience: &'a Patience,
     /// Waits for a node daemon that is away.
     pub(super) absence: &'a Absence,

@@ -32,7 +32,7 @@ pub(super) struct ReadObjects {
 
 impl LoadContext<'_> {
     /// Reads the objects with the indices `missing` from the file and publishes them. `None` when the
-    /// file has other bytes than its manifest says.
+    /// file has other bytes than its manifest promises.
     pub(super) fn publish_missing(
         &self,
         load: SharedLoad<'_>,
@@ -54,8 +54,8 @@ impl LoadContext<'_> {
             let (run, private) = self.read_once(load.source, &jobs, load.store)?;
             (run, Some(private))
         };
-        let found = run.objects.iter().map(|hashed| hashed.object);
-        if !found.eq(expected) {
+        let objects_read = run.objects.iter().map(|hashed| hashed.object);
+        if !objects_read.eq(expected) {
             return Ok(None);
         }
         Ok(Some(ReadObjects {
@@ -137,11 +137,11 @@ impl LoadContext<'_> {
         }
         let (id, crc) = combine(&segments).ok_or_else(|| unfinished(source))?;
         let object = ObjectRef { id, crc, len };
-        let mut found = Vec::new();
+        let mut mapped = Vec::new();
         if !limit.is_met() {
-            found = map_objects(store, &[object], self.options.access, 1, limit);
+            mapped = map_objects(store, &[object], self.options.access, 1, limit);
         }
-        let mapping = found.pop().flatten();
+        let mapping = mapped.pop().flatten();
         Ok(ReadObject {
             private: mapping.is_none().then_some(private),
             hashed: HashedObject {
@@ -274,13 +274,13 @@ pub(super) fn read_private(
         let end = padded(job) as usize;
         let (own, others) = rest.split_at_mut_checked(end).ok_or_else(out_of_memory)?;
         rest = others;
-        let own = own.get_mut(..job.len() as usize).unwrap_or_default();
+        let target = own.get_mut(..job.len() as usize).unwrap_or_default();
         places.push(Backing::Private {
             buffer: 0,
-            range: at..at + own.len(),
+            range: at..at + target.len(),
         });
         at += end;
-        let segments = own.chunks_mut(SEGMENT_BYTES as usize).zip(0u64..);
+        let segments = target.chunks_mut(SEGMENT_BYTES as usize).zip(0u64..);
         tasks.extend(segments.map(|(bytes, index)| (job, index * SEGMENT_BYTES, bytes)));
     }
     report.bytes_read += jobs.iter().map(Job::len).sum::<u64>();

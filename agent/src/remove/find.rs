@@ -38,14 +38,14 @@ pub fn known_models(store: &Store, path: &Path) -> Result<BTreeSet<ManifestId>, 
 /// When the store cannot be listed.
 pub fn by_last_path(store: &Store, path: &Path) -> Result<Vec<(ManifestId, LastPath)>, StoreError> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut found = Vec::new();
+    let mut models = Vec::new();
     for record in store.manifests()? {
         if let Some(last) = store.last_path(record.id)
             && last.path.starts_with(&path)
         {
-            found.push((record.id, last));
+            models.push((record.id, last));
         }
     }
-    found.sort_by(|one, other| (&one.1.path, one.0).cmp(&(&other.1.path, other.0)));
-    Ok(found)
+    models.sort_by(|one, other| (&one.1.path, one.0).cmp(&(&other.1.path, other.0)));
+    Ok(models)
 }

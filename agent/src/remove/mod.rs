@@ -32,7 +32,7 @@ pub struct RemoveReport {
     pub held: Vec<ObjectEntry>,
     /// Objects that stay because other models or derived tensors have them.
     pub shared: Vec<(ObjectRef, BTreeSet<Sharer>)>,
-    /// Number of objects that could not be reclaimed, for reasons that the log tells.
+    /// Number of objects that could not be reclaimed, for reasons in the log.
     pub failed_objects: u64,
 }
 

@@ -33,7 +33,7 @@ impl Wanted {
             derived: BTreeMap::new(),
             sharers: HashMap::new(),
         };
-        let own = wanted.read_manifests(store, ids)?;
+        let manifests = wanted.read_manifests(store, ids)?;
         for record in store.derived_records()? {
             let Ok(Some(found)) = store.derived_record(record.id) else {
                 continue;
@@ -42,7 +42,10 @@ impl Wanted {
                 sources: vec![found.key.source()],
                 objects: vec![found.object],
             });
-            let is_own = derivation.sources.iter().any(|source| own.contains(source));
+            let is_own = derivation
+                .sources
+                .iter()
+                .any(|source| manifests.contains(source));
             let objects = derivation.objects;
             if is_own {
                 wanted.derived.insert(record.id, objects);

@@ -193,7 +193,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(1);
 
-    /// Waits in its drop until it is told to go on.
+    /// Waits in its drop until it may go on.
     struct Slow(Receiver<()>, Sender<u32>, u32);
 
     impl Drop for Slow {

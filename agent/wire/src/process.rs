@@ -56,7 +56,7 @@ fn by_number(pid: u32) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// The number of a process: the inode of its pidfd, where it has one of its own.
+/// The number of a process: the inode of its pidfd, where the kernel gives it a distinct one.
 fn number(pidfd: &OwnedFd) -> Option<u64> {
     let kind = fstatfs(pidfd).ok()?.filesystem_type();
     let status = fstat(pidfd).ok()?;

@@ -153,21 +153,21 @@ fn address(path: &Path) -> Result<Address, TakeoverError> {
 
 /// Checks that the file of this name may be replaced, if there is one.
 fn check_free(path: &Path) -> Result<(), TakeoverError> {
-    let found = match fs::symlink_metadata(path) {
+    let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         found => found.map_err(io_error("stat", path))?,
     };
     let expected_uid = rustix::process::geteuid().as_raw();
-    let is_ours = found.uid() == expected_uid || found.uid() == SOCKET_USER;
-    if !found.file_type().is_socket() || !is_ours {
-        let what = if found.file_type().is_socket() {
+    let is_ours = metadata.uid() == expected_uid || metadata.uid() == SOCKET_USER;
+    if !metadata.file_type().is_socket() || !is_ours {
+        let what = if metadata.file_type().is_socket() {
             "a socket"
         } else {
             "no socket"
         };
         return Err(TakeoverError::NotOurs {
             path: path.to_owned(),
-            found: format!("{what} of uid {}", found.uid()),
+            found: format!("{what} of uid {}", metadata.uid()),
             expected_uid,
         });
     }

@@ -16,8 +16,8 @@ fn from_64(header: FrameHeader) -> bool {
 
 fn pair(takes: fn(FrameHeader) -> bool) -> (Connection, Connection) {
     let (one, other) = UnixStream::pair().unwrap();
-    let one = Connection::trusted(one, no_descriptors).unwrap();
-    (one, Connection::trusted(other, takes).unwrap())
+    let trusted = Connection::trusted(one, no_descriptors).unwrap();
+    (trusted, Connection::trusted(other, takes).unwrap())
 }
 
 fn soon() -> Instant {

@@ -38,8 +38,8 @@ impl ErrorDocument {
     /// Takes the next step out of the message, which by STYLE.md follows its last `; `.
     pub fn new(code: &'static str, exit_code: u8, message: String) -> Self {
         // Of several messages, a line each, none has the next step of all.
-        let one = (!message.contains('\n')).then_some(message.as_str());
-        let step = one.and_then(|message| message.rsplit_once("; "));
+        let line = (!message.contains('\n')).then_some(message.as_str());
+        let step = line.and_then(|message| message.rsplit_once("; "));
         let remedy = step.map(|(_, step)| step.to_owned());
         Self {
             code,

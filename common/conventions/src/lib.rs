@@ -1,7 +1,5 @@
-//! Conventions of all programs: values as people write them, and results as scripts read them.
+//! Conventions of all programs: logs, results as scripts read them, exit codes, tables and memory limits.
 //!
-//! - [`size`]: bytes, as `8GiB`, `512M` or `4096`
-//! - [`duration`]: times, as `90s`, `1h 30m` or `90`
 //! - [`log_filter`]: the filter of a program's log, and the variables that it comes from
 //! - [`cgroup`]: the memory limit of this process
 //! - [`nearest`]: the name that a mistyped one probably stands for
@@ -28,12 +26,9 @@
 
 pub mod cgroup;
 pub mod document;
-pub mod duration;
 pub mod exit;
 pub mod log_filter;
 mod nearest;
-mod number;
-pub mod size;
 #[cfg(feature = "tables")]
 pub mod text_table;
 

@@ -228,8 +228,8 @@ mod tests {
         variables: &[(&str, &str)],
     ) -> Result<(String, Origin), LogFilterError> {
         let variable = |name: &str| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
+            let variable = variables.iter().find(|(known, _)| *known == name);
+            variable.map(|(_, value)| (*value).to_owned())
         };
         let filter = LogFilter::find(option, variable, "warn,quiet=error")?;
         Ok((filter.directives, filter.origin))

@@ -64,8 +64,10 @@ impl TextTable {
     fn parts(&self) -> Vec<Vec<usize>> {
         let keys = || (0..self.keys).collect::<Vec<_>>();
         let width = |columns: &[usize]| -> usize {
-            let each = columns.iter();
-            each.map(|&at| self.width(at) + usize::from(PADDING)).sum()
+            let columns = columns.iter();
+            columns
+                .map(|&at| self.width(at) + usize::from(PADDING))
+                .sum()
         };
         let (mut parts, mut part) = (Vec::new(), keys());
         for unit in self.units() {

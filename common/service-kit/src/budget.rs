@@ -155,13 +155,13 @@ impl<C: Copy + Eq + Hash> Drop for Charge<C> {
 impl<C: Copy + Eq + Hash> Shared<C> {
     fn take(&self, client: C, more: usize) -> Result<(), Exceeded> {
         let mut used = self.lock();
-        let held = used.by_client.get(&client).copied().unwrap_or(0);
+        let taken = used.by_client.get(&client).copied().unwrap_or(0);
         let free = self.total.saturating_sub(used.all);
-        let holds = held.saturating_add(more);
+        let holds = taken.saturating_add(more);
         if more > free || holds > free.saturating_sub(more) {
             return Err(Exceeded {
                 asked: more,
-                held,
+                held: taken,
                 free,
                 total: self.total,
             });
@@ -237,9 +237,9 @@ mod tests {
     fn greedy_clients_that_give_back_in_turn_come_to_equal_parts() {
         let budget = Budget::new(1 << 20);
         let unit = 1 << 10;
-        let mut held: [Vec<Charge<usize>>; 8] = Default::default();
+        let mut charges_of_clients: [Vec<Charge<usize>>; 8] = Default::default();
         for _ in 0..50 {
-            for (client, charges) in held.iter_mut().enumerate() {
+            for (client, charges) in charges_of_clients.iter_mut().enumerate() {
                 charges.clear();
                 while let Ok(charge) = budget.charge(client, unit) {
                     charges.push(charge);
@@ -247,7 +247,7 @@ mod tests {
             }
         }
         let equal = budget.total() / 9;
-        for charges in &held {
+        for charges in &charges_of_clients {
             let bytes = charges.len() * unit;
             assert!(bytes.abs_diff(equal) <= 2 * unit, "{bytes}");
         }

@@ -119,7 +119,7 @@ pub fn run_unlogged(logs: &LogArgs, work: impl FnOnce() -> ExitCode) -> ExitCode
 }
 
 fn say(error: &dyn fmt::Display) {
-    // Without standard error no one can be told.
+    // Without standard error there is nowhere to report to.
     drop(writeln!(io::stderr(), "error: {error}"));
 }
 

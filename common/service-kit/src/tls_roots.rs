@@ -123,9 +123,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let authority = authority();
         for variables in [&[][..], &["SSL_CERT_FILE"]] {
-            let found = pem(dir.path(), &authority.pem());
+            let roots = pem(dir.path(), &authority.pem());
             let expected = [authority.der().to_vec()];
-            assert_eq!(choose(&found, variables).unwrap(), expected);
+            assert_eq!(choose(&roots, variables).unwrap(), expected);
         }
     }
 
@@ -134,9 +134,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let authority = authority();
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        let found = pem(dir.path(), &format!("{broken}{}", authority.pem()));
-        assert_eq!(found.certs.len(), 2);
-        assert_eq!(choose(&found, &[]).unwrap(), [authority.der().to_vec()]);
+        let roots = pem(dir.path(), &format!("{broken}{}", authority.pem()));
+        assert_eq!(roots.certs.len(), 2);
+        assert_eq!(choose(&roots, &[]).unwrap(), [authority.der().to_vec()]);
     }
 
     #[test]

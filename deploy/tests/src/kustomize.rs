@@ -100,7 +100,7 @@ pub fn is_there() -> bool {
 /// Renders a folder of `deploy/` by `kubectl kustomize`.
 ///
 /// # Errors
-/// What kubectl says.
+/// Output of kubectl.
 pub fn render(folder: &str) -> anyhow::Result<String> {
     let mut command = Command::new("kubectl");
     let output = command

@@ -89,18 +89,18 @@ mod tests {
 
     #[test]
     fn models_have_no_tensor_in_common() {
-        let mut found = BTreeSet::new();
+        let mut names = BTreeSet::new();
         for model in 0..4 {
             let bytes = bytes_of(model).unwrap();
             let tensors = SafeTensors::deserialize(&bytes).unwrap();
-            found.extend(
+            names.extend(
                 tensors
                     .tensors()
                     .iter()
                     .map(|(_, tensor)| ObjectId::of(tensor.data()).to_string()),
             );
         }
-        assert_eq!(found.len(), 4 * TENSORS);
+        assert_eq!(names.len(), 4 * TENSORS);
     }
 
     #[test]

@@ -97,8 +97,8 @@ impl Pods<'_> {
     /// The volume of this name.
     pub fn volume(&self, name: &Value) -> &Value {
         let mut volumes = list(&self.spec["volumes"]).iter();
-        let found = volumes.find(|volume| volume["name"] == *name);
-        found.unwrap_or_else(|| panic!("{}: no volume {name}", self.name()))
+        let volume = volumes.find(|volume| volume["name"] == *name);
+        volume.unwrap_or_else(|| panic!("{}: no volume {name}", self.name()))
     }
 }
 

@@ -28,13 +28,13 @@ impl Readiness {
         }
     }
 
-    /// The API server has been told to trust what is served. It stays so when it cannot be reached later.
+    /// The API server has been configured to trust what is served. It stays so when it cannot be reached later.
     pub fn synced(&self) {
         self.synced.store(true, Ordering::Relaxed);
         *self.error() = None;
     }
 
-    /// It could not be told, and why.
+    /// It could not be updated, and why.
     pub fn failed(&self, reason: String) {
         *self.error() = Some(reason);
     }

@@ -133,7 +133,7 @@ impl Webhook {
     }
 }
 
-/// Serves on for a while after `stop`, no longer ready, and then says that it is the end.
+/// Serves on for a while after `stop`, no longer ready, and then ends.
 async fn farewell(
     stop: impl Future<Output = ()>,
     readiness: &Readiness,

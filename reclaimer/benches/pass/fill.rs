@@ -14,7 +14,7 @@ pub const MAPPED: usize = 1_000;
 /// Models of small tensors, each its own object, so that the number of objects is what
 /// counts.
 pub fn fill(store: &Store) -> Result<Vec<Mapping>> {
-    let mut held = Vec::new();
+    let mut mapped = Vec::new();
     for model in 0..MODELS {
         let mut manifest = Manifest {
             kind: ManifestKind::Safetensors,
@@ -28,8 +28,8 @@ pub fn fill(store: &Store) -> Result<Vec<Mapping>> {
         for number in 0..OBJECTS_PER_MODEL {
             let bytes = (model * OBJECTS_PER_MODEL + number).to_le_bytes();
             let published = store.publish(&bytes, Access::ReadOnly)?;
-            if held.len() < MAPPED && number % 10 == 0 {
-                held.push(published.mapping);
+            if mapped.len() < MAPPED && number % 10 == 0 {
+                mapped.push(published.mapping);
             }
             manifest.objects.push(ManifestObject {
                 object: published.object,
@@ -50,5 +50,5 @@ pub fn fill(store: &Store) -> Result<Vec<Mapping>> {
         }
         store.publish_manifest(&manifest)?;
     }
-    Ok(held)
+    Ok(mapped)
 }

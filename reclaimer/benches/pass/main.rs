@@ -48,11 +48,11 @@ fn main() -> Result<()> {
         "filling a store with {} objects ...",
         MODELS * OBJECTS_PER_MODEL
     );
-    let held = fill(&store)?;
+    let mapped = fill(&store)?;
     println!(
         "{} objects of {MODELS} models, {} mapped",
         MODELS * OBJECTS_PER_MODEL,
-        held.len()
+        mapped.len()
     );
     println!(
         "{:<52} {:>10} {:>10} {:>8}",
@@ -106,7 +106,7 @@ fn main() -> Result<()> {
     } else {
         Vec::new()
     };
-    let freeing_s = free_everything(&store, held)?;
+    let freeing_s = free_everything(&store, mapped)?;
     let processes = processes::idle(idle_secs)?;
     if let Some(path) = argument("--json") {
         let report = json!({
@@ -182,11 +182,11 @@ fn pass(reclaimer: &mut Reclaimer, at_ms: u64) -> Result<()> {
 }
 
 fn ask(store: &Store) -> Result<()> {
-    let mut held = 0;
+    let mut locked = 0;
     for entry in store.objects()?.objects {
-        held += usize::from(store.is_held(&entry.object)?);
+        locked += usize::from(store.is_held(&entry.object)?);
     }
-    ensure!(held == MAPPED, "{held} objects are held");
+    ensure!(locked == MAPPED, "{locked} objects are held");
     Ok(())
 }
 

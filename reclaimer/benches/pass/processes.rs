@@ -21,7 +21,7 @@ use tetris_test_support::api::Api;
 const RESERVE_BYTES: u64 = 512 << 20;
 const NAMES: [&str; 3] = ["volumes", "broker", "cluster"];
 
-/// A directory of its own mounts, which end with this.
+/// A directory of private mounts, which end with this.
 struct Ground {
     dir: tempfile::TempDir,
 }
@@ -127,7 +127,7 @@ pub fn idle(secs: u64) -> Result<Value> {
     processes.eventually("the stores' tmpfs", |this| {
         stores.is_dir() && this.page("broker", "/healthz").contains("200 OK")
     });
-    let held = filled(stores.join(format!("green.{}", api.make("green"))))?;
+    let mapped = filled(stores.join(format!("green.{}", api.make("green"))))?;
     let objects = crate::MODELS * crate::OBJECTS_PER_MODEL;
     // A pass may have come meanwhile, and the next one comes after the interval.
     std::thread::sleep(Duration::from_secs(INTERVAL_SECS));
@@ -138,7 +138,7 @@ pub fn idle(secs: u64) -> Result<Value> {
     let ids = NAMES.map(|name| processes.id(name));
     let before = ids.map(cpu_seconds);
     std::thread::sleep(Duration::from_secs(secs));
-    let mut each = Vec::new();
+    let mut readings = Vec::new();
     let (mut percents, mut shares) = (0.0, 0.0);
     for ((name, id), before) in NAMES.into_iter().zip(ids).zip(before) {
         let percent = (cpu_seconds(id)? - before?) / secs as f64 * 100.0;
@@ -148,7 +148,7 @@ pub fn idle(secs: u64) -> Result<Value> {
         );
         percents += percent;
         shares += share;
-        each.push(json!({
+        readings.push(json!({
             "name": name, "core_percent": percent, "share_mb": share, "resident_mb": resident,
         }));
     }
@@ -166,8 +166,8 @@ pub fn idle(secs: u64) -> Result<Value> {
         after += share_mb(id).context("after the pages")?;
     }
     println!("idle processes after an inventory: {after:.1} MB");
-    drop(held);
+    drop(mapped);
     Ok(
-        json!({"each": each, "core_percent": percents, "share_mb": shares, "share_after_poll_mb": after}),
+        json!({"each": readings, "core_percent": percents, "share_mb": shares, "share_after_poll_mb": after}),
     )
 }

@@ -84,15 +84,15 @@ fn snapshot(fill_percent: u64, ask: u64) -> Snapshot {
             held: number % HELD_EVERY == 0,
         })
         .collect();
-    let each = OBJECTS / MODELS;
+    let per_model = OBJECTS / MODELS;
     let models = (0..MODELS).map(|number| {
         // Each model shares half of its objects with the next one.
-        let first = number * each;
-        let objects = (first..first + each + each / 2).map(|object| object % OBJECTS);
+        let first = number * per_model;
+        let objects = (first..first + per_model + per_model / 2).map(|object| object % OBJECTS);
         ModelSnapshot {
             id: RecordId::Manifest(ManifestId::of(&number.to_le_bytes())),
             objects: objects.collect(),
-            total_bytes: u64::from(each + each / 2) * OBJECT_BYTES,
+            total_bytes: u64::from(per_model + per_model / 2) * OBJECT_BYTES,
             last_use_ms: moment(number),
             reload_ms: 500 + u64::from(number % 7) * 100,
             warm: number % 50 == 0,

@@ -34,12 +34,12 @@ pub struct PolicyConfig {
 pub struct StorePolicy {
     /// Keep-alive window in seconds: objects used within it are not freed, except to make room for
     /// a waiting load (Tetris 3.4; the window avoids oscillation).
-    #[serde(with = "tetris_conventions::duration::seconds")]
+    #[serde(with = "tetris_units::duration::seconds")]
     pub keep_alive_secs: u64,
     /// Expiry of unused objects while there is room.
     pub expiry: Expiry,
     /// With `expiry = "fixed"`: time without use after which an object expires, in seconds.
-    #[serde(with = "tetris_conventions::duration::seconds")]
+    #[serde(with = "tetris_units::duration::seconds")]
     pub expire_after_secs: u64,
     /// With `expiry = "learned"`: parameters for learning each model's window.
     pub learned: LearnedKeepAlive,
@@ -47,14 +47,14 @@ pub struct StorePolicy {
     pub order: Order,
     /// Number of bytes that this store can have at any time: other stores' needs do not take them,
     /// and they are kept free while the store has less.
-    #[serde(with = "tetris_conventions::size")]
+    #[serde(with = "tetris_units::size")]
     pub guaranteed_bytes: u64,
     /// The same in percent of the mount, where `guaranteed_bytes` is 0. By default
     /// [`NAMESPACE_GUARANTEED_PERCENT`](crate::NAMESPACE_GUARANTEED_PERCENT) for a namespace's own
     /// store, and nothing for others.
     pub guaranteed_percent: Option<u32>,
     /// Upper limit of this store in bytes, even if more memory is free.
-    #[serde(with = "tetris_conventions::size::optional")]
+    #[serde(with = "tetris_units::size::optional")]
     pub limit_bytes: Option<u64>,
     /// The same in percent of the mount, which also limits inodes. By default
     /// [`NAMESPACE_LIMIT_PERCENT`](crate::NAMESPACE_LIMIT_PERCENT) for a namespace's own store, and
@@ -64,7 +64,7 @@ pub struct StorePolicy {
     pub limit_inodes: Option<u64>,
     /// Of these, bytes that its records are kept to; without it [`DEFAULT_RECORD_BYTES`], or a
     /// quarter of its limit where that is less.
-    #[serde(with = "tetris_conventions::size::optional")]
+    #[serde(with = "tetris_units::size::optional")]
     pub record_bytes: Option<u64>,
     /// Records that it may have, each of which takes an inode; a quarter of its limit of inodes where
     /// that is less.
@@ -134,7 +134,7 @@ pub enum Order {
 #[serde(default, deny_unknown_fields)]
 pub struct LearnedKeepAlive {
     /// Window while the histogram does not apply, in seconds.
-    #[serde(with = "tetris_conventions::duration::seconds")]
+    #[serde(with = "tetris_units::duration::seconds")]
     pub standard_secs: u64,
     /// Minimum number of idle periods before the histogram applies.
     pub min_idle_periods: u32,

@@ -86,8 +86,8 @@ pub(crate) fn facts(
                 continue;
             }
             fact.counted = number;
-            let own = object.published_ms.max(object.last_use_ms);
-            let used = own.max(model.last_use_ms);
+            let used_alone = object.published_ms.max(object.last_use_ms);
+            let used = used_alone.max(model.last_use_ms);
             fact.last_use_ms = fact.last_use_ms.max(used);
             fact.expires_ms = fact.expires_ms.max(used.saturating_add(window));
             fact.clock = fact.clock.max(worth.clock);

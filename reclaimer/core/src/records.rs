@@ -37,11 +37,11 @@ pub struct RecordFile {
 
 /// Memory and number of `records`.
 pub fn record_use<'a>(records: impl IntoIterator<Item = &'a RecordFile>) -> RecordUse {
-    let each = records.into_iter().map(|record| RecordUse {
+    let records = records.into_iter().map(|record| RecordUse {
         bytes: record.bytes,
         files: 1,
     });
-    each.fold(RecordUse::default(), RecordUse::plus)
+    records.fold(RecordUse::default(), RecordUse::plus)
 }
 
 /// Records to remove so that the rest, with `more` that are about to be written, are within

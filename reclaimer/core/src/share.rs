@@ -122,13 +122,13 @@ impl MountShares {
             shares.push(policy.share(is_own, capacity));
             own.push(is_own);
         }
-        let each = policy.config().store.share(true, capacity).guaranteed;
+        let guaranteed = policy.config().store.share(true, capacity).guaranteed;
         let count = u64::from(mount.arrivals);
         let mut all = Self {
             stores: shares,
             arrivals: Space {
-                bytes: each.bytes.saturating_mul(count),
-                inodes: each.inodes.saturating_mul(count),
+                bytes: guaranteed.bytes.saturating_mul(count),
+                inodes: guaranteed.inodes.saturating_mul(count),
             },
         };
         all.fit(&own, capacity);
@@ -184,13 +184,13 @@ impl MountShares {
     /// Room missing for the store at the place `store` to get `asked`, while the stores have
     /// `used`, in their order, and `free` is free on the mount.
     pub fn missing(&self, store: usize, used: &[Space], asked: Space, free: Space) -> MissingRoom {
-        let own = used.get(store).copied().unwrap_or_default();
+        let in_store = used.get(store).copied().unwrap_or_default();
         let demands = used.iter().enumerate().map(|(at, used)| StoreDemand {
             used: *used,
             asked: if at == store { asked } else { Space::default() },
         });
         MissingRoom {
-            within_limit: own.plus(asked).beyond(self.of(store).limit),
+            within_limit: in_store.plus(asked).beyond(self.of(store).limit),
             on_mount: asked.beyond(free),
             kept: self.kept(demands).plus(asked).beyond(free),
         }

@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// Records that an action was carried out in the store of this name. An expired object says
+    /// Records that an action was carried out in the store of this name. An expired object shows
     /// nothing about the value of room; every other reason advances the clock.
     pub fn freed(&mut self, store: &str, action: &Action) {
         if action.reason != Reason::KeepAliveExpired {

@@ -39,3 +39,31 @@ pub enum SandboxError {
         source: io::Error,
     },
 }
+
+/// The reason why a restriction is not in force. The process runs on without it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unrestricted {
+    /// The configuration turns it off.
+    #[error("{0}")]
+    Configured(String),
+    /// The kernel has no seccomp(2), or no filters.
+    #[error("this kernel has no filter of system calls")]
+    NoFilter,
+    /// The kernel has too old a version of Landlock.
+    #[error(
+        "Landlock of version {found} forbids moves between directories; Linux 5.19 has version {oldest}"
+    )]
+    OldLandlock {
+        /// Version of the interface.
+        found: u32,
+        /// The oldest version that is used.
+        oldest: u32,
+    },
+    /// Landlock is not among the kernel's security modules.
+    #[error("Landlock is off: the kernel's parameter `lsm` leaves it out")]
+    LandlockOff,
+    /// The kernel has no Landlock.
+    #[error("no Landlock: this kernel has none, or the container's runtime hides it")]
+    NoLandlock,
+}

@@ -15,11 +15,11 @@
 //! | signals (Landlock 6), abstract sockets | to itself | to itself | to itself |
 //! | starts programs, makes processes or namespaces, mounts, traces, loads code into the kernel, `io_uring` | never | never | never |
 //!
-//! All of them read `/proc`, random bytes, and what the kernel says of processors, page sizes, disks and cgroups. A process of
+//! All of them read `/proc`, random bytes, and what the kernel reports of processors, page sizes, disks and cgroups. A process of
 //! another user stays out of reach in `/proc`, as ever (ptrace(2), "Ptrace access mode checking").
 //!
 //! [`enter`] lays the rules. A kernel that has no Landlock, or none that permits moves between directories (Linux 5.19), gets the
-//! filter alone, and [`SandboxStatus`] says so with the reason. A wrong profile, a missing path and a refused filter are errors.
+//! filter alone, and [`SandboxStatus`] has the reason. A wrong profile, a missing path and a refused filter are errors.
 //!
 //! A call that is not permitted fails with EPERM, one that is too new for the list with ENOSYS, as on an older kernel, and a path
 //! that is not permitted with EACCES. Nothing is killed: a call that a library can do without costs nothing but the call.
@@ -46,7 +46,7 @@ mod profile;
 mod seccomp;
 mod status;
 
-pub use error::SandboxError;
+pub use error::{SandboxError, Unrestricted};
 pub use proc::Proc;
 pub use profile::{Profile, Rights, SocketFamily};
 pub use status::SandboxStatus;
@@ -60,9 +60,9 @@ use seccomp::Filters;
 /// When the process has threads already, a path of the profile is missing, or the kernel refuses the rules. The process may be
 /// restricted in part then, and should end.
 pub fn enter(profile: &Profile) -> Result<SandboxStatus, SandboxError> {
-    let found = Proc::of_self()?.threads();
-    if found != 1 {
-        return Err(SandboxError::Threads { found });
+    let threads = Proc::of_self()?.threads();
+    if threads != 1 {
+        return Err(SandboxError::Threads { found: threads });
     }
     let filters = Filters::of(profile)?;
     let landlock = paths::enter(profile)?;

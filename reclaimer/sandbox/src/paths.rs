@@ -8,8 +8,8 @@ use landlock::{
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-use crate::SandboxError;
 use crate::profile::{PathRule, Profile, Rights};
+use crate::{SandboxError, Unrestricted};
 
 /// The newest version of the interface whose rules were tested. Rules of a newer one are not used.
 const TESTED: ABI = ABI::V7;
@@ -17,7 +17,7 @@ const TESTED: ABI = ABI::V7;
 const OLDEST: ABI = ABI::V2;
 
 /// Puts the rules of `profile` in force for this thread and the threads that it starts. Returns the version of the interface, or the reason for none.
-pub(crate) fn enter(profile: &Profile) -> Result<Result<u32, String>, SandboxError> {
+pub(crate) fn enter(profile: &Profile) -> Result<Result<u32, Unrestricted>, SandboxError> {
     let abi = match available()? {
         Ok(abi) => abi,
         Err(because) => return Ok(Err(because)),
@@ -49,22 +49,19 @@ pub(crate) fn enter(profile: &Profile) -> Result<Result<u32, String>, SandboxErr
 }
 
 /// The version of the interface that this kernel has, or the reason for none.
-fn available() -> Result<Result<ABI, String>, SandboxError> {
-    // The library tells the version with a request to restrict nothing.
+fn available() -> Result<Result<ABI, Unrestricted>, SandboxError> {
+    // The library returns the version for a request to restrict nothing.
     let status = RestrictSelf::default().apply()?.landlock;
     Ok(match status {
         LandlockStatus::Available { effective_abi, .. } if effective_abi >= OLDEST => {
             Ok(effective_abi)
         }
-        LandlockStatus::Available { effective_abi, .. } => Err(format!(
-            "Landlock of version {effective_abi} forbids moves between directories; Linux 5.19 has version {OLDEST}"
-        )),
-        LandlockStatus::NotEnabled => {
-            Err("Landlock is off: the kernel's parameter `lsm` leaves it out".to_owned())
-        }
-        LandlockStatus::NotImplemented => {
-            Err("no Landlock: this kernel has none, or the container's runtime hides it".to_owned())
-        }
+        LandlockStatus::Available { effective_abi, .. } => Err(Unrestricted::OldLandlock {
+            found: effective_abi as u32,
+            oldest: OLDEST as u32,
+        }),
+        LandlockStatus::NotEnabled => Err(Unrestricted::LandlockOff),
+        LandlockStatus::NotImplemented => Err(Unrestricted::NoLandlock),
     })
 }
 

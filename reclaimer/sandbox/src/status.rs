@@ -1,7 +1,7 @@
 //! The restrictions in force, as the process itself sees them.
 
-use crate::SandboxError;
 use crate::proc::{NONE, Proc};
+use crate::{SandboxError, Unrestricted};
 
 /// Restrictions in force, and the rights that are left.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,20 +26,21 @@ impl SandboxStatus {
     /// # Errors
     /// When `/proc/self/status` cannot be read.
     pub fn without(because: &str) -> Result<Self, SandboxError> {
-        Self::new(Err(because.to_owned()), Err(because.to_owned()))
+        let because = Unrestricted::Configured(because.to_owned());
+        Self::new(Err(because.clone()), Err(because))
     }
 
     /// The status with the outcomes of the filter and of the rules.
     pub(crate) fn new(
-        seccomp: Result<(), String>,
-        landlock: Result<u32, String>,
+        seccomp: Result<(), Unrestricted>,
+        landlock: Result<u32, Unrestricted>,
     ) -> Result<Self, SandboxError> {
         let proc = Proc::of_self()?;
         Ok(Self {
             seccomp: seccomp.is_ok(),
-            seccomp_because: seccomp.err(),
+            seccomp_because: seccomp.err().map(|because| because.to_string()),
             landlock: landlock.as_ref().ok().copied(),
-            landlock_because: landlock.err(),
+            landlock_because: landlock.err().map(|because| because.to_string()),
             capabilities: proc.capabilities(),
             uid: nix::unistd::geteuid().as_raw(),
         })

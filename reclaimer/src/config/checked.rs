@@ -35,14 +35,14 @@ impl Config {
 impl From<&Config> for IngestOptions {
     fn from(config: &Config) -> Self {
         let stores = config.file.stores.iter();
-        let own = stores.filter_map(|store| {
+        let namespaces = stores.filter_map(|store| {
             let namespace = store.namespace()?;
             Some((store.name.clone(), namespace.to_owned()))
         });
         Self {
             config: config.file.ingest.clone(),
             policy: config.policy.clone(),
-            own: own.collect(),
+            own: namespaces.collect(),
             keeps_room: config.file.makes_stores(),
         }
     }

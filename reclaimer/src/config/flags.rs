@@ -35,12 +35,12 @@ pub struct ConfigFlags {
     pub state_dir: Option<PathBuf>,
     /// Time between two passes when nothing happens: 5m, or seconds as 60 [default: the file's
     /// `interval_secs`, else 60]
-    #[arg(long, value_name = "DURATION", value_parser = tetris_conventions::duration::parse_seconds)]
+    #[arg(long, value_name = "DURATION", value_parser = tetris_units::duration::parse_seconds)]
     pub interval: Option<u64>,
     /// Flags for the tables of a node of a cluster
     #[command(flatten)]
     pub tables: NodeFlags,
-    /// Watch the API server for declarations of this node's pods, whatever the file says
+    /// Watch the API server for declarations of this node's pods, whatever the file has
     #[arg(long)]
     pub kubernetes: bool,
 }

@@ -41,13 +41,13 @@ pub struct ConfigFile {
     /// objects.
     pub state_dir: Option<PathBuf>,
     /// Seconds between two passes when nothing happens.
-    #[serde(with = "tetris_conventions::duration::seconds")]
+    #[serde(with = "tetris_units::duration::seconds")]
     pub interval_secs: u64,
     /// Milliseconds between two looks at how full the stores are.
-    #[serde(with = "tetris_conventions::duration::milliseconds")]
+    #[serde(with = "tetris_units::duration::milliseconds")]
     pub watermark_check_ms: u64,
     /// Hours that a quarantined object stays for inspection.
-    #[serde(with = "tetris_conventions::duration::hours")]
+    #[serde(with = "tetris_units::duration::hours")]
     pub quarantine_hours: u64,
     /// Servers for other hosts and pods.
     pub network: NetworkConfig,
@@ -78,10 +78,10 @@ pub struct ConfigFile {
 #[serde(default, deny_unknown_fields)]
 pub struct ReloadCostConfig {
     /// Milliseconds that every load takes.
-    #[serde(with = "tetris_conventions::duration::milliseconds")]
+    #[serde(with = "tetris_units::duration::milliseconds")]
     pub fixed_ms: u64,
     /// Bytes per second that are read, hashed and published.
-    #[serde(with = "tetris_conventions::size")]
+    #[serde(with = "tetris_units::size")]
     pub bytes_per_sec: u64,
 }
 

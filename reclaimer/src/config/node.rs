@@ -15,7 +15,7 @@ use crate::store::FoundStores;
 #[derive(Debug, Clone, Default, Args)]
 pub struct NodeFlags {
     /// Memory limit of this container: the size of a `mount` without `size_bytes` follows from it
-    #[arg(long, value_name = "SIZE", env = "TETRIS_MEMORY_LIMIT", hide_env_values = true, value_parser = tetris_conventions::size::parse)]
+    #[arg(long, value_name = "SIZE", env = "TETRIS_MEMORY_LIMIT", hide_env_values = true, value_parser = tetris_units::size::parse)]
     pub memory_limit: Option<u64>,
 }
 

@@ -44,13 +44,13 @@ pub fn choose(
         .iter()
         .filter(|store| store.namespaces.iter().any(|name| name == namespace));
     let for_all = stores.iter().filter(|store| store.namespaces.is_empty());
-    let own = per_namespace
+    let of_namespace = per_namespace
         .filter(|rule| rule.includes(namespace))
         .map(|rule| rule.name.replace(NAMESPACE, namespace));
     let allowed = named
         .cloned()
         .map(Chosen::Fixed)
-        .chain(own.map(Chosen::Own))
+        .chain(of_namespace.map(Chosen::Own))
         .chain(for_all.cloned().map(Chosen::Fixed));
     let mut all: Vec<Chosen> = allowed.collect();
     let chosen = match wanted {
@@ -82,14 +82,14 @@ impl OwnStore {
         uid: &str,
     ) -> Result<Self, VolumeError> {
         let name = format!("{}.{uid}", rule.name.replace(NAMESPACE, namespace));
-        let own = Self::at(rule, namespace, Some(uid), name);
-        let path = &own.config.path;
+        let store = Self::at(rule, namespace, Some(uid), name);
+        let path = &store.config.path;
         let taken = stores.iter().find(|other| {
             let nested = path.starts_with(&other.path) || other.path.starts_with(path);
-            nested || other.name == own.config.name
+            nested || other.name == store.config.name
         });
         match taken {
-            None => Ok(own),
+            None => Ok(store),
             Some(other) => Err(VolumeError::Taken {
                 namespace: namespace.to_owned(),
                 path: path.clone(),

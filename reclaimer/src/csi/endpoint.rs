@@ -42,21 +42,21 @@ pub(super) async fn listen(path: &Path) -> Result<(UnixListener, Name), CsiError
     let listener = UnixListener::bind(path).map_err(io_error("listen on", path))?;
     let permissions = Permissions::from_mode(SOCKET_MODE);
     fs::set_permissions(path, permissions).map_err(io_error("set the mode of", path))?;
-    let found = fs::symlink_metadata(path).map_err(io_error("stat", path))?;
+    let stat = fs::symlink_metadata(path).map_err(io_error("stat", path))?;
     let name = Name {
         path: path.to_owned(),
-        file: (found.dev(), found.ino()),
+        file: (stat.dev(), stat.ino()),
     };
     Ok((listener, name))
 }
 
 async fn clear(path: &Path) -> Result<(), CsiError> {
-    let found = match fs::symlink_metadata(path) {
+    let stat = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         found => found.map_err(io_error("stat", path))?,
     };
     let path_owned = path.to_owned();
-    if !found.file_type().is_socket() {
+    if !stat.file_type().is_socket() {
         return Err(CsiError::NotASocket { path: path_owned });
     }
     if UnixStream::connect(path).await.is_ok() {

@@ -22,13 +22,28 @@ pub enum IdmapMode {
 
 /// The map of pods' mounts, or the reason that there is none.
 #[derive(Debug)]
-pub(super) struct PodIds(Result<IdMap, String>);
+pub(super) struct PodIds(Result<IdMap, NoIdMap>);
+
+/// The reason that mounts of pods are not idmapped.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoIdMap {
+    #[error("`csi.idmap` is `off`")]
+    Off,
+    #[error("no user namespace can be made ({0}); is `sysctl user.max_user_namespaces` 0?")]
+    UserNamespace(#[source] io::Error),
+    #[error("no tmpfs can be made for a trial: {0}")]
+    Trial(#[source] io::Error),
+    #[error("this kernel maps no ids of a tmpfs, which Linux 6.3 does: {0}")]
+    Kernel(#[source] io::Error),
+    #[error("ids of a mount cannot be mapped: {0}")]
+    Apply(#[source] io::Error),
+}
 
 impl PodIds {
     /// Makes the map, and tries it on its own tmpfs. Takes some milliseconds.
     pub fn new(mode: IdmapMode) -> Self {
         Self(match mode {
-            IdmapMode::Off => Err("`csi.idmap` is `off`".to_owned()),
+            IdmapMode::Off => Err(NoIdMap::Off),
             IdmapMode::Auto => make(),
         })
     }
@@ -39,17 +54,15 @@ impl PodIds {
     }
 
     /// The reason that there is none.
-    pub fn missing_because(&self) -> Option<&str> {
-        self.0.as_ref().err().map(String::as_str)
+    pub fn missing_because(&self) -> Option<&NoIdMap> {
+        self.0.as_ref().err()
     }
 }
 
-fn make() -> Result<IdMap, String> {
-    let map = IdMap::of_one(SOCKET_USER).map_err(|error| {
-        format!("no user namespace can be made ({error}); is `sysctl user.max_user_namespaces` 0?")
-    })?;
-    let trial = tmpfs().map_err(|error| format!("no tmpfs can be made for a trial: {error}"))?;
-    map.apply(&trial).map_err(|error| explained(&error))?;
+fn make() -> Result<IdMap, NoIdMap> {
+    let map = IdMap::of_one(SOCKET_USER).map_err(NoIdMap::UserNamespace)?;
+    let trial = tmpfs().map_err(NoIdMap::Trial)?;
+    map.apply(&trial).map_err(explained)?;
     Ok(map)
 }
 
@@ -61,12 +74,10 @@ fn tmpfs() -> io::Result<OwnedFd> {
     Ok(fsmount(&context, flags, MountAttrFlags::empty())?)
 }
 
-fn explained(error: &io::Error) -> String {
-    match Errno::from_io_error(error) {
-        Some(Errno::INVAL | Errno::NOSYS) => {
-            format!("this kernel maps no ids of a tmpfs, which Linux 6.3 does: {error}")
-        }
-        _ => format!("ids of a mount cannot be mapped: {error}"),
+fn explained(error: io::Error) -> NoIdMap {
+    match Errno::from_io_error(&error) {
+        Some(Errno::INVAL | Errno::NOSYS) => NoIdMap::Kernel(error),
+        _ => NoIdMap::Apply(error),
     }
 }
 
@@ -77,16 +88,16 @@ mod tests {
     #[test]
     fn an_older_kernel_is_named_as_the_reason_and_others_are_quoted() {
         for errno in [Errno::INVAL, Errno::NOSYS] {
-            let text = explained(&errno.into());
+            let text = explained(errno.into()).to_string();
             assert!(text.contains("Linux 6.3"), "{text}");
         }
-        let text = explained(&Errno::PERM.into());
+        let text = explained(Errno::PERM.into()).to_string();
         assert!(
             !text.contains("6.3") && text.contains("not permitted"),
             "{text}"
         );
         let off = PodIds::new(IdmapMode::Off);
         assert!(off.map().is_none());
-        assert_eq!(off.missing_because(), Some("`csi.idmap` is `off`"));
+        assert!(matches!(off.missing_because(), Some(NoIdMap::Off)));
     }
 }

@@ -20,7 +20,7 @@
 //!   is touched.
 //!
 //! # Assumptions
-//! The CSIDriver object says `podInfoOnMount: true`. Without it a pod could name another namespace
+//! The CSIDriver object has `podInfoOnMount: true`. Without it a pod could name another namespace
 //! itself. The kubelet's directory is at the same path here and on the host, with
 //! `mountPropagation: Bidirectional`. CAP_SYS_ADMIN, Linux 5.8. Kubernetes 1.29: earlier kubelets
 //! send authorities that the server's library refuses ([`CsiConfig::registration_socket`]).
@@ -136,7 +136,7 @@ pub enum CsiError {
 /// Serves the kubelet until `stop` is ready, then lets calls in progress end and removes the
 /// sockets. Mounts stay.
 ///
-/// `node` is the node's name; `namespaces` says which namespaces there are; `volumes` gets the
+/// `node` is the node's name; `namespaces` lists the namespaces; `volumes` gets the
 /// number of pods' volumes whenever it changes. The configuration is
 /// one in which [`CsiConfig::mistakes`] finds none. `registered` becomes true once the kubelet has registered
 /// the driver; the caller of a new call makes it false again.
@@ -158,7 +158,7 @@ pub async fn serve_csi(
     let ids = ids.map_err(|_| CsiError::Ended)?;
     if let Some(reason) = ids.missing_because() {
         tracing::warn!(
-            reason,
+            %reason,
             "mounts of pods are not idmapped: root of a container owns what root of the node owns in its store"
         );
     }

@@ -28,7 +28,7 @@ pub struct PodPlace {
     pub host_users: bool,
 }
 
-/// A reason for which a namespace is not known. Each may pass, so the kubelet is told to try again.
+/// A reason for which a namespace is not known. Each may pass, so the kubelet must try again.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NamespaceError {
@@ -76,7 +76,7 @@ pub trait Namespaces: fmt::Debug + Send + Sync {
     /// Returns true if the namespace with this former `name` and identifier no longer exists.
     async fn is_gone(&self, name: &str, uid: &str) -> Result<bool, NamespaceError>;
 
-    /// The identifiers of all namespaces as a watch tells them; none before the first complete
+    /// The identifiers of all namespaces as a watch reports them; none before the first complete
     /// list. It may lag behind, so nothing is decided by it alone.
     fn living(&self) -> watch::Receiver<Option<BTreeSet<String>>>;
 }
@@ -89,7 +89,7 @@ pub struct NoCluster {
 }
 
 impl NoCluster {
-    /// `problem` says why nothing is known.
+    /// `problem` gives the reason nothing is known.
     pub fn new(problem: impl Into<String>) -> Self {
         Self {
             problem: problem.into(),

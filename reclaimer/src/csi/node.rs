@@ -147,13 +147,13 @@ impl CsiDriver {
         let place = logged(PUBLISH, place)?;
         let given = self
             .blocking(move |shared| {
-                let own =
+                let store_of_namespace =
                     |stores: &Stores| stores.own(&rule, &wish.namespace, &place.namespace_uid);
                 let users = PodUsers {
                     are_the_hosts: place.host_users,
                     namespace_uid: Some(place.namespace_uid.clone()),
                 };
-                logged(PUBLISH, shared.publish(&wish, &users, own))
+                logged(PUBLISH, shared.publish(&wish, &users, store_of_namespace))
             })
             .await?;
         if given.is_new {
@@ -275,7 +275,7 @@ impl DriverParts {
         let status = VolumeStatus {
             idmapped: counts.idmapped,
             plain: counts.plain,
-            plain_because: self.ids.missing_because().map(str::to_owned),
+            plain_because: self.ids.missing_because().map(ToString::to_string),
         };
         self.volumes.send_replace(Some(status));
     }

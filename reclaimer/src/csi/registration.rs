@@ -4,7 +4,7 @@
 //! The kubelet (`pkg/kubelet/pluginmanager`) watches its registry for sockets whose names do not
 //! begin with a dot, also in folders. It gives [`Registration::get_info`] a second, then checks
 //! name, endpoint and versions, asks the endpoint for `NodeGetInfo`, and writes the CSINode object.
-//! A failure from then on is told once and not tried again until the socket is another one; so the
+//! A failure from then on is reported once and not tried again until the socket is another one; so the
 //! service ends, and must be started again. A new socket under the old name is a new driver to the
 //! kubelet, and so is every one that it finds when it starts itself.
 
@@ -68,7 +68,7 @@ impl Registration for Registrar {
             tracing::info!(driver = self.info.name, "registered with the kubelet");
             self.registered.send_replace(true);
         } else {
-            // A second refusal says nothing new: the service is about to end.
+            // A second refusal adds nothing: the service is about to end.
             let _told_already = self.refusals.try_send(status.error);
         }
         Ok(Response::new(RegistrationStatusResponse {}))

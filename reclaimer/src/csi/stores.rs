@@ -119,17 +119,17 @@ impl Stores {
         namespace: &str,
         uid: &str,
     ) -> Result<Given, VolumeError> {
-        let own = OwnStore::new(&self.fixed, rule, namespace, uid)?;
-        if let Ok(directory) = self.open(&own.config) {
+        let store = OwnStore::new(&self.fixed, rule, namespace, uid)?;
+        if let Ok(directory) = self.open(&store.config) {
             return Ok(Given {
-                config: own.config,
+                config: store.config,
                 directory,
                 is_new: false,
             });
         }
-        let directory = self.make(rule, &own, uid)?;
+        let directory = self.make(rule, &store, uid)?;
         Ok(Given {
-            config: own.config,
+            config: store.config,
             directory,
             is_new: true,
         })
@@ -203,15 +203,15 @@ impl Stores {
     /// The stores of namespaces that are there.
     pub(super) fn existing(&self, rule: &PerNamespace) -> Vec<OwnStore> {
         let configured = |path: &Path| self.fixed.iter().any(|fixed| fixed.path.starts_with(path));
-        let mut found = named_like_stores(rule);
-        found.retain(|store| {
+        let mut stores = named_like_stores(rule);
+        stores.retain(|store| {
             // A directory of someone else can be called like a namespace. One with an identifier
             // is ours, damaged or not.
             let ours = store.uid.is_some() || self.is_store(&store.config.path);
             ours && !configured(&store.config.path)
         });
-        found.sort_by(|a, b| a.config.name.cmp(&b.config.name));
-        found
+        stores.sort_by(|a, b| a.config.name.cmp(&b.config.name));
+        stores
     }
 
     /// Removes a store whose namespace is gone for certain, or that no pod gets any more. While a

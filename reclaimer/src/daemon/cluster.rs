@@ -68,15 +68,15 @@ async fn serve(
     let mut hang_up = signal(SignalKind::hangup())?;
     let (stop, stopped) = watch::channel(false);
     let file = &config.file;
-    let own = Arc::new(OwnReport::new(sandbox));
+    let report = Arc::new(OwnReport::new(sandbox));
     let reports = Arc::new(Reports::new(file.csi.is_some(), file.gpu_mirror.is_some()));
     let broker = file.processes.socket_of(Process::Broker);
     let listener = unix_http::listen(&file.processes.socket_of(Process::Cluster))?;
     let pages = FetchedPages::new(&broker, Arc::clone(&reports), PageLimits::default());
-    let no_api_server = || own.count(1);
+    let no_api_server = || report.count(1);
     let servers = PageServers::start(&config, pages, no_api_server, stopped.clone()).await?;
     let mut tasks = JoinSet::new();
-    let namespaces = namespaces::namespaces(file, &own, &stopped, &mut tasks).await;
+    let namespaces = namespaces::namespaces(file, &report, &stopped, &mut tasks).await;
     let questions = router(namespaces, reports);
     let served = unix_http::serve(listener, questions, SOCKET, until(stopped.clone()));
     tasks.spawn(served);
@@ -85,9 +85,9 @@ async fn serve(
         tasks.spawn(relay.run(stopped.clone()));
     }
     if file.kubernetes.enabled {
-        follow_pods(&config, &own, &broker, &stopped, &mut tasks);
+        follow_pods(&config, &report, &broker, &stopped, &mut tasks);
     }
-    let (changes, reported) = (own.changes(), move || own.report());
+    let (changes, reported) = (report.changes(), move || report.report());
     let receivers = vec![(Process::Broker, broker)];
     let reporting = send_reports(Process::Cluster, receivers, reported, changes, stopped);
     tasks.spawn(reporting);
@@ -116,8 +116,8 @@ fn follow_pods(
 ) {
     let known = WarmSet::before_first_sync(None, SystemTime::now());
     let (warm, changes) = watch::channel(known);
-    let own = Arc::clone(own);
-    let on_errors = move |errors| own.count(errors);
+    let report = Arc::clone(own);
+    let on_errors = move |errors| report.count(errors);
     let stop = until(stopped.clone());
     tasks.spawn(watch_pods(config.file.clone(), warm, on_errors, stop));
     // Ends with the watch, whose end closes the channel.

@@ -135,7 +135,7 @@ impl Core {
     }
 
     /// Looks after the stores until a signal to stop, and ends in order: the pass in progress ends,
-    /// learned state is persisted, and the other parts are told to stop. SIGHUP reads the
+    /// learned state is persisted, and the other parts are asked to stop. SIGHUP reads the
     /// configuration of `flags` again; a wrong one is logged and changes nothing. `reloaded` gets
     /// the new one before the engine.
     ///
@@ -202,7 +202,7 @@ impl Core {
         ended.context("the engine failed")
     }
 
-    /// Tells the other parts to stop, where the stores were never looked after.
+    /// Stops the other parts, where the stores were never looked after.
     pub(super) fn give_up(self) {
         self.service.stopping();
         let _nobody_listens = self.stop.send(true);

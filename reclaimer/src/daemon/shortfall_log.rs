@@ -81,10 +81,10 @@ mod tests {
     fn only_changes_are_told() {
         let mut log = ShortfallLog::default();
         assert_eq!(log.changes(&[]), []);
-        let held = [missed(Goal::Limit, 5, 1)];
-        let told = [Change::Missed("a,b".to_owned(), &held[0])];
-        assert_eq!(log.changes(&held), told);
-        assert_eq!(log.changes(&held), []);
+        let shortfalls = [missed(Goal::Limit, 5, 1)];
+        let told = [Change::Missed("a,b".to_owned(), &shortfalls[0])];
+        assert_eq!(log.changes(&shortfalls), told);
+        assert_eq!(log.changes(&shortfalls), []);
         // More bytes of the same reason are no change.
         assert_eq!(log.changes(&[missed(Goal::Limit, 9, 1)]), []);
         let young = [missed(Goal::Limit, 1, 5)];

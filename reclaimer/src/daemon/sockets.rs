@@ -56,7 +56,7 @@ impl Sockets {
     ) -> (Self, JoinHandle<()>) {
         let (asks, queue) = mpsc::channel(QUEUE);
         let engine = Mutex::new(commands.clone());
-        // When the engine has ended the answer is dropped, which says so.
+        // When the engine has ended the answer is dropped, which ends the wait.
         let room = move |need, reply| {
             let engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
             let _ended = engine.send(Command::Room(need, reply));

@@ -18,9 +18,9 @@ pub(super) struct Looked {
 impl Reclaimer {
     /// Looks for stores that were not there before, and opens them.
     pub(super) fn look_for_stores(&mut self) -> Looked {
-        let found = self.config.file.stores_of_namespaces();
+        let stores_now = self.config.file.stores_of_namespaces();
         let mut came = false;
-        for store in found.stores {
+        for store in stores_now.stores {
             came |= self.add_store(store);
         }
         let usable = |store: &StoreConfig| {
@@ -34,7 +34,7 @@ impl Reclaimer {
         }
         Looked {
             came,
-            incomplete: found.incomplete,
+            incomplete: stores_now.incomplete,
         }
     }
 }

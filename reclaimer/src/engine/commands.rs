@@ -115,7 +115,7 @@ struct Inbox {
 }
 
 impl<O: Observer> Engine<O> {
-    /// An engine that takes `commands` and tells `observer`.
+    /// An engine that takes `commands` and reports to `observer`.
     pub fn new(reclaimer: Reclaimer, commands: Receiver<Command>, observer: O) -> Self {
         let now = Instant::now();
         let due = Due {

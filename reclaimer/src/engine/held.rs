@@ -93,7 +93,7 @@ impl HeldObjects {
         }
     }
 
-    /// Follows a change of the catalog to `objects`; `place_of` tells at which place an object was before.
+    /// Follows a change of the catalog to `objects`; `place_of` returns the place at which an object was before.
     pub(super) fn follow(
         &mut self,
         objects: &[ObjectEntry],

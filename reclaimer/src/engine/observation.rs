@@ -129,11 +129,11 @@ impl Reclaimer {
     fn expect_arrivals(&self, seen: &mut Observation) {
         for index in 0..seen.mounts.len() {
             let stores = seen.snapshot.stores.iter();
-            let own = stores.filter(|store| store.mount == index && store.namespace.is_some());
-            let own = own.count();
+            let on_mount = stores.filter(|store| store.mount == index && store.namespace.is_some());
+            let count = on_mount.count();
             let device = seen.mounts.get(index).map(|(device, _)| *device);
             if let (Some(mount), Some(device)) = (seen.snapshot.mounts.get_mut(index), device) {
-                mount.arrivals = self.config.file.arrivals(device, own);
+                mount.arrivals = self.config.file.arrivals(device, count);
             }
         }
     }

@@ -34,7 +34,7 @@ impl Reclaimer {
             let mark = match self.begin_reading(&config) {
                 Ok(mark) => mark,
                 Err(error) => {
-                    self.cannot_use(config, error, &told);
+                    self.cannot_use(config, error.to_string(), &told);
                     continue;
                 }
             };

@@ -222,9 +222,9 @@ impl Reclaimer {
             .object;
         let reclaimed = if self.dry_run {
             // As reclaim would decide.
-            let held = tenant.store.is_held(&object);
-            held.map_err(StoreError::from).map(|held| {
-                if held {
+            let looked = tenant.store.is_held(&object).map_err(StoreError::from);
+            looked.map(|is_held| {
+                if is_held {
                     Reclaimed::Referenced
                 } else {
                     Reclaimed::Freed { bytes: object.len }

@@ -111,7 +111,7 @@ impl Reclaimer {
     }
 
     /// Answer to a need at the end of a pass. If the plan had found room, another process has taken
-    /// it since, as after any answer. A refusal would be final, so the load is told to try again.
+    /// it since, as after any answer. A refusal would be final, so the load is asked to try again.
     fn answer(
         &self,
         need: &RoomNeed,

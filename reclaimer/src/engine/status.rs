@@ -175,14 +175,14 @@ fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot) -> StoreStatus {
 
 fn model_status(model: &ModelSnapshot, snapshot: &StoreSnapshot) -> ModelStatus {
     let objects = model.objects.iter();
-    let held = objects
+    let objects_held = objects
         .filter_map(|object| snapshot.objects.get(*object as usize))
         .filter(|object| object.held);
     ModelStatus {
         id: model.id.to_string(),
         total_bytes: model.total_bytes,
         resident_bytes: resident_bytes(model, snapshot),
-        held_bytes: held.map(|object| object.len_bytes).sum(),
+        held_bytes: objects_held.map(|object| object.len_bytes).sum(),
         last_use_ms: model.last_use_ms,
         warm: model.warm,
     }

@@ -1,5 +1,7 @@
 //! Stores whose content ended earlier starts of the daemon: steps U1 to U4 of LAYOUT.md 5.8.
 
+use std::path::PathBuf;
+
 use tetris_store_layout::{RECLAIMER_READING, Store, StoreError};
 
 use super::Reclaimer;
@@ -8,12 +10,24 @@ use super::reading_mark::{ReadingMark, Treatment};
 use crate::report::ErrorClass;
 use crate::store::StoreConfig;
 
+/// The reason not to read a store, with the next step.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unread {
+    #[error(
+        "the last {deaths} starts of the daemon ended while they read this store, the last ones without its \
+         records; recreate the store, or remove `{}` to have it read again", mark.display()
+    )]
+    GivenUp { deaths: u8, mark: PathBuf },
+    #[error(transparent)]
+    Records(#[from] StoreError),
+}
+
 impl Reclaimer {
     /// Opens the mark of a store, and begins to read the store. A dry run changes nothing, and counts nothing.
     ///
     /// # Errors
-    /// The reason not to read the store, with the next step.
-    pub(super) fn begin_reading(&mut self, config: &StoreConfig) -> Result<ReadingMark, String> {
+    /// The reason not to read the store.
+    pub(super) fn begin_reading(&mut self, config: &StoreConfig) -> Result<ReadingMark, Unread> {
         if self.dry_run {
             return Ok(ReadingMark::default());
         }
@@ -21,16 +35,12 @@ impl Reclaimer {
         let deaths = mark.deaths();
         let treatment = mark.treatment();
         if treatment == Treatment::GiveUp {
-            let path = config.path.join(RECLAIMER_READING);
-            let path = path.display();
-            return Err(format!(
-                "the last {deaths} starts of the daemon ended while they read this store, the last ones without its \
-                 records; recreate the store, or remove `{path}` to have it read again"
-            ));
+            let mark = config.path.join(RECLAIMER_READING);
+            return Err(Unread::GivenUp { deaths, mark });
         }
         mark.begin(); // U1
         if treatment == Treatment::SetAside {
-            let moved = self.set_aside(config).map_err(|error| error.to_string())?;
+            let moved = self.set_aside(config)?;
             tracing::error!(
                 store = config.name,
                 deaths,

@@ -434,8 +434,11 @@ fn index(objects: &[ObjectEntry]) -> Index {
 /// not set its record's time show only there.
 fn held_ms(model: &ModelSnapshot, snapshot: &StoreSnapshot) -> u64 {
     let objects = model.objects.iter();
-    let held = objects.filter_map(|object| snapshot.objects.get(*object as usize));
-    held.map(|object| object.last_use_ms).min().unwrap_or(0)
+    let objects_held = objects.filter_map(|object| snapshot.objects.get(*object as usize));
+    objects_held
+        .map(|object| object.last_use_ms)
+        .min()
+        .unwrap_or(0)
 }
 
 fn is_held(model: &ModelSnapshot, snapshot: &StoreSnapshot) -> bool {

@@ -48,12 +48,12 @@ impl Reclaimer {
             let namespace = snapshot.namespace.as_deref();
             let policy = self.config.policy.of_owned(&snapshot.name, namespace);
             let limits = policy.record_limits(share.limit);
-            let own = needs.iter().filter(|need| need.store == snapshot.name);
+            let of_store = needs.iter().filter(|need| need.store == snapshot.name);
             // A request beyond the limits is refused, and no record goes for it.
-            let own = own
+            let requests = of_store
                 .map(|need| need.records)
                 .filter(|more| more.is_within(limits));
-            let more = own.fold(RecordUse::default(), RecordUse::plus);
+            let more = requests.fold(RecordUse::default(), RecordUse::plus);
             if tenant.records.used().plus(more).is_within(limits) {
                 continue;
             }

@@ -47,10 +47,10 @@ pub(super) fn calibrated<D: DeviceMemory>(
     let started = Instant::now();
     let sizes = configured.map_or_else(|| DEFAULT_SIZES.to_vec(), |bytes| vec![bytes]);
     let samples = samples(device, &sizes, device_bytes / 4, &mut || started.elapsed());
-    let found = samples.as_ref().map(|samples| best_group_bytes(samples));
+    let measured = samples.as_ref().map(|samples| best_group_bytes(samples));
     let otherwise = Calibrated::without_rate(configured.unwrap_or(DEFAULT_GROUP_BYTES));
     let took = started.elapsed();
-    match found {
+    match measured {
         Ok(Some(bytes)) => {
             let best = samples
                 .iter()
@@ -131,9 +131,9 @@ mod tests {
             Calibrated::without_rate(123)
         );
         let device = HostDevice::new(64 * MIB);
-        let found = calibrated(&device, 0, Some(64 << 10), 64 * MIB);
-        assert_eq!(found.group_bytes, 64 << 10);
-        assert!(found.bytes_per_second.is_some());
+        let measured = calibrated(&device, 0, Some(64 << 10), 64 * MIB);
+        assert_eq!(measured.group_bytes, 64 << 10);
+        assert!(measured.bytes_per_second.is_some());
         assert_eq!(device.info().unwrap().free_bytes, 64 * MIB);
     }
 
@@ -142,8 +142,11 @@ mod tests {
         let device = HostDevice::new(64 * MIB);
         let calibrated = calibrated(&device, 0, None, 64 * MIB);
         assert!(calibrated.bytes_per_second.is_some());
-        let found = calibrated.group_bytes;
-        assert!(SIZES.contains(&found) && found.is_power_of_two(), "{found}");
+        let group_bytes = calibrated.group_bytes;
+        assert!(
+            SIZES.contains(&group_bytes) && group_bytes.is_power_of_two(),
+            "{group_bytes}"
+        );
         assert_eq!(device.info().unwrap().free_bytes, 64 * MIB);
     }
 

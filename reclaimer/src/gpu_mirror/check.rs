@@ -63,8 +63,8 @@ impl GpuMirrorConfig {
         mistakes.range("template_ttft_ms", ttft_ms, &TEMPLATE_TTFT_MS);
         mistakes.range("streams", self.streams, &STREAMS);
         mistakes.range("connections", self.connections, &CONNECTIONS);
-        let own = 1..=self.connections;
-        mistakes.range("connections_per_user", self.connections_per_user, &own);
+        let allowed = 1..=self.connections;
+        mistakes.range("connections_per_user", self.connections_per_user, &allowed);
         if let Some(path) = self.socket_dir.as_ref().filter(|path| !path.is_absolute()) {
             mistakes.add("socket_dir", "an absolute path", path.display());
         }

@@ -39,37 +39,37 @@ pub struct GpuMirrorConfig {
     pub implementation: Implementation,
     /// Memory of each device for the GPU mirror, in bytes; never more than is free when the daemon
     /// starts.
-    #[serde(with = "tetris_conventions::size")]
+    #[serde(with = "tetris_units::size")]
     pub device_bytes: u64,
     /// Memory of each device for one store, in bytes; without it, all of the GPU mirror's.
-    #[serde(default, with = "tetris_conventions::size::optional")]
+    #[serde(default, with = "tetris_units::size::optional")]
     pub store_bytes: Option<u64>,
     /// Numbers of devices, as the driver has them; all of them when empty.
     #[serde(default)]
     pub devices: Vec<u32>,
     /// The length that chunks of device memory are made up to, in bytes: a multiple of 2 MiB.
-    #[serde(default = "default_chunk_bytes", with = "tetris_conventions::size")]
+    #[serde(default = "default_chunk_bytes", with = "tetris_units::size")]
     pub chunk_bytes: u64,
     /// The folder of the sockets, each of which has its store's name; without it a store's socket
     /// is `gpu` in the store.
     #[serde(default)]
     pub socket_dir: Option<PathBuf>,
     /// Size of groups of copies, in bytes; by default calibrated on each device at the start.
-    #[serde(default, with = "tetris_conventions::size::optional")]
+    #[serde(default, with = "tetris_units::size::optional")]
     pub group_bytes: Option<u64>,
     /// Bytes of chunks of each device that exist ahead of need: created at the start, and anew by a thread
     /// aside. With 0 each chunk is created when a client waits for it.
-    #[serde(default, with = "tetris_conventions::size")]
+    #[serde(default, with = "tetris_units::size")]
     pub spare_bytes: u64,
     /// Milliseconds up to which the copy of a light model takes over the device's link. Light models are
     /// evicted first, because an inference hides their way back.
     #[serde(
         default = "default_light_ms",
-        with = "tetris_conventions::duration::milliseconds"
+        with = "tetris_units::duration::milliseconds"
     )]
     pub light_ms: u64,
     /// Rate of each device's link from the host, in bytes per second; by default measured at the start.
-    #[serde(default, with = "tetris_conventions::size::optional")]
+    #[serde(default, with = "tetris_units::size::optional")]
     pub link_bytes_per_sec: Option<u64>,
     /// Names of the switches between the devices and the host, one for each device in their order; the
     /// kernel is asked for them when empty.
@@ -81,13 +81,13 @@ pub struct GpuMirrorConfig {
     pub copy_across: bool,
     /// Bytes of the stores' pages registered with the driver at a time, for each device.
     /// With 0, and beyond it, copies go through pinned buffers, as a first load does.
-    #[serde(default = "default_pinned_bytes", with = "tetris_conventions::size")]
+    #[serde(default = "default_pinned_bytes", with = "tetris_units::size")]
     pub pinned_bytes: u64,
     /// Seconds that pages stay registered after their last use, and cannot be freed unless the
     /// store needs the room; 0: none are registered.
     #[serde(
         default = "default_pinned_secs",
-        with = "tetris_conventions::duration::seconds"
+        with = "tetris_units::duration::seconds"
     )]
     pub pinned_secs: u64,
     /// True if pages of the stores become writable for the moment of their registration, for
@@ -97,11 +97,11 @@ pub struct GpuMirrorConfig {
     pub writable_registration: bool,
     /// Bytes that are read back from each device per second, to check them against the objects'
     /// names; 0: none.
-    #[serde(default = "default_check_bytes", with = "tetris_conventions::size")]
+    #[serde(default = "default_check_bytes", with = "tetris_units::size")]
     pub check_bytes_per_sec: u64,
     /// Bytes of each device for prefixes of models that clients asked to keep there, so that the rest
     /// arrives while a model runs; 0: none are kept.
-    #[serde(default, with = "tetris_conventions::size")]
+    #[serde(default, with = "tetris_units::size")]
     pub template_bytes: u64,
     /// Milliseconds to the first token of a model on the device, where its clients have measured
     /// none: the longer, the shorter its prefix.

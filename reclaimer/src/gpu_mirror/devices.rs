@@ -52,9 +52,9 @@ pub fn open(config: &GpuMirrorConfig) -> Result<Opened, ServerError> {
 
 /// By descriptors, or by legacy handles if one of the devices cannot do the former.
 fn open_cuda(config: &GpuMirrorConfig) -> Result<Opened, ServerError> {
-    let found = device_count()?;
+    let count = device_count()?;
     let numbers = if config.devices.is_empty() {
-        (0..found).collect()
+        (0..count).collect()
     } else {
         config.devices.clone()
     };
@@ -94,15 +94,15 @@ pub(super) fn serve<D: DeviceMemory + 'static>(
         return Err(error.unwrap_or(none).into());
     }
     let missing = numbers.len() - devices.len();
-    let found: Vec<_> = devices
+    let opened: Vec<_> = devices
         .iter()
         .map(|(served, _, rate)| (served.id, Arc::clone(&served.device), *rate))
         .collect();
-    let rates = links::measured(config, &found);
+    let rates = links::measured(config, &opened);
     let devices = devices.into_iter();
     let devices = devices.map(|(served, executor, _)| (served, executor));
     let server = Server::start_each(devices.collect(), &server_config(config))?;
-    links::set(config, numbers, &found, &rates, &server);
+    links::set(config, numbers, &opened, &rates, &server);
     let server = Arc::new(server);
     Ok(Opened { server, missing })
 }

@@ -75,7 +75,7 @@ fn rate<D: DeviceMemory>(
     Ok(Some(u64::try_from(rate).unwrap_or(u64::MAX)))
 }
 
-/// Tells the server the links of its devices, and which models are light there. `numbers` are those of
+/// Sends the server the links of its devices, and which models are light there. `numbers` are those of
 /// the configured devices.
 pub(super) fn set<D: DeviceMemory + 'static>(
     config: &GpuMirrorConfig,
@@ -90,11 +90,13 @@ pub(super) fn set<D: DeviceMemory + 'static>(
         let configured = configured.next().map(|(_, name)| name.clone());
         let address = device.info().ok().and_then(|info| info.pci_address);
         let switch = configured.or_else(|| switch_of(&address?));
-        let own = rates.iter().filter(|((to, _), _)| to == id);
+        let to_device = rates.iter().filter(|((to, _), _)| to == id);
         let links = DeviceLinks {
             from_host: *from_host,
             switch,
-            from_devices: own.map(|((_, from), rate)| (*from, Some(*rate))).collect(),
+            from_devices: to_device
+                .map(|((_, from), rate)| (*from, Some(*rate)))
+                .collect(),
         };
         server.set_links(*id, links);
         if let Some(rate) = from_host {
@@ -128,8 +130,8 @@ mod tests {
     #[test]
     fn a_measurement_gives_everything_back() {
         let devices = [0, 1].map(|number| HostDevice::numbered(number, 1, 64 * MIB));
-        let found = rate(&devices[0], &devices[1], 16 * MIB).unwrap();
-        assert!(found.is_some_and(|rate| rate > 0));
+        let measured = rate(&devices[0], &devices[1], 16 * MIB).unwrap();
+        assert!(measured.is_some_and(|rate| rate > 0));
         for device in &devices {
             assert_eq!(device.info().unwrap().free_bytes, 64 * MIB);
         }

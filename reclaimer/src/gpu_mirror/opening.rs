@@ -56,7 +56,7 @@ fn wait(orders: &Orders, pause: Duration, wanted: &mut Option<Wanted>) -> Option
     let until = Instant::now() + pause;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        // The engine may not wait any more for what it is told.
+        // The engine may not wait any more for an answer.
         match orders.next(Some(left))? {
             Order::Serve(new, done) => {
                 *wanted = Some(new);

@@ -10,7 +10,7 @@ use super::GpuMirrorStatus;
 use crate::report::{GpuStatus, GpuStoreStatus};
 use crate::uuid::split_uuid;
 
-/// Most identifiers that are told for all devices together: 8 MB of text. Devices that come later go
+/// Most identifiers that are reported for all devices together: 8 MB of text. Devices that come later go
 /// short first.
 const MAX_RESIDENTS: usize = 131_072;
 
@@ -28,7 +28,7 @@ pub struct StoreResidents {
 /// Formats the objects that a server has on its devices.
 pub(super) fn residents(all: Vec<Resident>) -> Vec<StoreResidents> {
     let mut left = MAX_RESIDENTS;
-    let each = all.into_iter().map(|entry| {
+    let residents = all.into_iter().map(|entry| {
         let objects = entry.objects.iter().take(left).map(ToString::to_string);
         let objects: Vec<String> = objects.collect();
         left -= objects.len();
@@ -38,7 +38,7 @@ pub(super) fn residents(all: Vec<Resident>) -> Vec<StoreResidents> {
             objects,
         }
     });
-    each.collect()
+    residents.collect()
 }
 
 /// Counts that change whenever objects arrive on a device or leave it.
@@ -72,7 +72,7 @@ impl ResidencyMark {
 /// The devices of a status with their objects.
 pub(super) fn gpus(status: &GpuMirrorStatus, residents: &[StoreResidents]) -> Vec<GpuStatus> {
     let devices = status.report.devices.iter();
-    let each = devices.map(|device| {
+    let reports = devices.map(|device| {
         let here = residents
             .iter()
             .filter(|resident| resident.device == device.uuid);
@@ -96,5 +96,5 @@ pub(super) fn gpus(status: &GpuMirrorStatus, residents: &[StoreResidents]) -> Ve
             stores: stores.collect(),
         }
     });
-    each.collect()
+    reports.collect()
 }

@@ -109,8 +109,8 @@ fn fields_have_defaults_and_bounds() {
         ),
         ("device_bytes = 1\nswitches = [\"a\"]", "switches"),
     ] {
-        let found = config(line).unwrap_err();
-        assert!(found.contains(wrong), "{line}: {found}");
+        let mistake = config(line).unwrap_err();
+        assert!(mistake.contains(wrong), "{line}: {mistake}");
     }
 }
 
@@ -213,7 +213,7 @@ fn quotas_and_limits_change_while_it_runs_and_the_rest_is_named() {
     mirror.configure(&new);
     // The first connection counts until the server has noticed its end.
     let end = std::time::Instant::now() + LONG;
-    let held = loop {
+    let client = loop {
         match connect() {
             Ok(client) => break client,
             Err(error) => assert!(std::time::Instant::now() < end, "{error}"),
@@ -221,7 +221,7 @@ fn quotas_and_limits_change_while_it_runs_and_the_rest_is_named() {
         std::thread::yield_now();
     };
     assert!(connect().is_err(), "one connection is permitted");
-    drop(held);
+    drop(client);
     mirror.configure(&GpuMirrorConfig {
         connections_per_user: 9,
         ..new.clone()
@@ -267,8 +267,8 @@ fn a_lost_device_is_told_and_the_mirror_goes_on() {
         let device = Arc::new(HostDevice::new(0));
         client.unwrap().acquire(device, &wanted, &mut |_| {})
     };
-    let held = acquire().unwrap();
-    assert_eq!(held.read(&object.id, LONG).unwrap(), b"weights");
+    let acquired = acquire().unwrap();
+    assert_eq!(acquired.read(&object.id, LONG).unwrap(), b"weights");
     device.lose();
     // What the daemon does after each pass.
     mirror.check();
@@ -283,7 +283,7 @@ fn a_lost_device_is_told_and_the_mirror_goes_on() {
         "{refused}"
     );
     assert!(refused.contains("load into host memory"), "{refused}");
-    assert_eq!(held.read(&object.id, LONG).unwrap(), b"weights");
+    assert_eq!(acquired.read(&object.id, LONG).unwrap(), b"weights");
     let status = view.status();
     assert!(status.running);
     assert_eq!(status.report.counters.refused, 1);
@@ -316,7 +316,7 @@ fn devices_that_are_not_ready_are_opened_later_and_stores_ordered_meanwhile_are_
     let (done, served) = std::sync::mpsc::sync_channel(1);
     assert!(orders.serve((vec![first.clone()], config.clone()), done));
     let mut tries = 0;
-    let found = opened(&config, &view, &orders, |config| {
+    let reopened = opened(&config, &view, &orders, |config| {
         tries += 1;
         if tries > 1 {
             return serve(config, &[0], |_| Ok(HostDevice::new(64 << 20)));
@@ -324,7 +324,7 @@ fn devices_that_are_not_ready_are_opened_later_and_stores_ordered_meanwhile_are_
         let reason = "cuInit answered CUDA_ERROR_SYSTEM_NOT_READY (802)".to_owned();
         Err(MemoryError::NoDriver { reason }.into())
     });
-    let (_server, wanted) = found.unwrap();
+    let (_server, wanted) = reopened.unwrap();
     served.recv_timeout(LONG).unwrap();
     assert_eq!(tries, 2);
     assert_eq!(wanted.unwrap().0, [first]);
@@ -337,10 +337,10 @@ fn a_server_that_can_never_start_is_not_tried_again() {
     let config = config("device_bytes = 33554432").unwrap();
     let view = GpuMirrorView::new(config.implementation);
     let mut tries = 0;
-    let found = opened(&config, &view, &Orders::default(), |_| {
+    let never = opened(&config, &view, &Orders::default(), |_| {
         tries += 1;
         Err(tetris_gpu_server::ServerError::Devices { most: 64 })
     });
-    assert!(found.is_none());
+    assert!(never.is_none());
     assert_eq!(tries, 1);
 }

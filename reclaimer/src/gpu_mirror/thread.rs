@@ -27,7 +27,7 @@ pub struct GpuMirrorThread {
 }
 
 impl GpuMirrorThread {
-    /// Opens the devices that `config` names, in the thread. If that fails the log says so, and the
+    /// Opens the devices that `config` names, in the thread. If that fails the log states so, and the
     /// daemon goes on without, while the thread tries again.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ fn run(config: GpuMirrorConfig, view: &Arc<GpuMirrorView>, orders: &Orders) {
         });
     }
     while let Some(order) = orders.next(None) {
-        // The engine may not wait any more for what it is told.
+        // The engine may not wait any more for an answer.
         match order {
             Order::Serve((stores, config), done) => {
                 view.during("following the open stores", || {

@@ -16,7 +16,7 @@ pub struct Health {
     missing: Option<Missing>,
 }
 
-/// Says what the daemon waits for, one thing on each line.
+/// Describes what the daemon waits for, one thing on each line.
 struct Missing(Box<dyn Fn() -> Vec<String> + Send + Sync>);
 
 impl std::fmt::Debug for Missing {

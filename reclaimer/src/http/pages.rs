@@ -6,6 +6,7 @@ use std::hash::RandomState;
 use std::sync::{Arc, Weak};
 
 use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{CONTENT_LENGTH, ETAG};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -38,14 +39,18 @@ struct StatusQuery {
     models: bool,
 }
 
+/// A query of `/status` that is not understood.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; expected nothing, `models=true` or `models=false`")]
+pub(crate) struct QueryMistake(#[from] QueryRejection);
+
 /// Returns true if `/status` is asked for with its models, or the mistake in the query.
-pub(crate) fn with_models(uri: &Uri) -> Result<bool, String> {
-    let Query(query) = Query::<StatusQuery>::try_from_uri(uri)
-        .map_err(|err| format!("{err}; expected nothing, `models=true` or `models=false`"))?;
+pub(crate) fn with_models(uri: &Uri) -> Result<bool, QueryMistake> {
+    let Query(query) = Query::<StatusQuery>::try_from_uri(uri)?;
     Ok(query.models)
 }
 
-/// A page as it is answered, and the status that it tells of. Weak, so that an old status is not
+/// A page as it is answered, and the status that it shows. Weak, so that an old status is not
 /// kept for no one; yet its address is not used again while this is here.
 #[derive(Debug)]
 struct Entry {
@@ -100,7 +105,7 @@ impl Cache {
     }
 
     /// The requested page, or the mistake in the request.
-    fn page(&self, uri: &Uri) -> Result<Page, String> {
+    fn page(&self, uri: &Uri) -> Result<Page, QueryMistake> {
         match self.endpoint {
             Endpoint::Inventory => return Ok(Page::Inventory),
             Endpoint::Objects => return Ok(Page::Objects),
@@ -135,7 +140,7 @@ pub(super) async fn cached(
 ) -> Response {
     let page = match cache.page(request.uri()) {
         Ok(page) => page,
-        Err(reason) => return text(StatusCode::BAD_REQUEST, reason),
+        Err(mistake) => return text(StatusCode::BAD_REQUEST, mistake.to_string()),
     };
     let gzip = accepts_gzip(request.headers());
     let asked = std::mem::take(request.headers_mut());

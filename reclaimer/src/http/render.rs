@@ -18,7 +18,7 @@ use super::objects::Objects;
 use super::status::Status;
 use crate::report::NodeStatus;
 
-/// Header that says when the pass ended that a page tells of, in milliseconds since the epoch.
+/// Header with the time at which the pass ended that a page shows, in milliseconds since the epoch.
 pub const OBSERVED_HEADER: &str = "tetris-observed-ms";
 
 /// A page that can be made.

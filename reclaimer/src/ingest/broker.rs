@@ -24,7 +24,7 @@ use tetris_wire::Peer;
 #[derive(Clone)]
 pub struct Broker(Arc<BrokerState>);
 
-/// A client's part in a job. Dropping it says that the client is done.
+/// A client's part in a job. Dropping it means that the client is done.
 pub struct Ticket {
     shared: Arc<BrokerState>,
     job: Arc<IngestJob>,
@@ -177,8 +177,8 @@ impl Broker {
                 }
             },
         };
-        let found = state.jobs.iter().find(|job| job.id == id);
-        let Some(job) = found.map(Arc::clone) else {
+        let position = state.jobs.iter().find(|job| job.id == id);
+        let Some(job) = position.map(Arc::clone) else {
             return Err(refusal(
                 IngestReason::UNAVAILABLE,
                 "the file's job is gone (this is a bug)",

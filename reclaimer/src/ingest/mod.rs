@@ -1,7 +1,7 @@
 //! Ingest of files and memory for clients that can only read a store (LAYOUT.md 11.5, 11.7).
 //!
 //! # Flow
-//! A connection hands the passed descriptor to [`Broker::ask`]. A thread of its own inspects it.
+//! A connection hands the passed descriptor to [`Broker::ask`]. A separate thread inspects it.
 //! Then the client joins the ingest job of that file, or begins one. A job waits for its turn;
 //! reads, hashes and publishes the file through tetris-agent's pipeline; and keeps it referenced
 //! until all its clients are done, for [`HOLD`] at most.

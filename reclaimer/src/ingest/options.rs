@@ -27,16 +27,16 @@ pub struct IngestConfig {
     pub queue_per_user: u32,
     /// Longest wait for a turn, in seconds; then the client gets the answer that the daemon is
     /// busy.
-    #[serde(with = "tetris_conventions::duration::seconds")]
+    #[serde(with = "tetris_units::duration::seconds")]
     pub wait_secs: u64,
     /// Seconds without progress after which a file is given up.
-    #[serde(with = "tetris_conventions::duration::seconds")]
+    #[serde(with = "tetris_units::duration::seconds")]
     pub stall_secs: u64,
     /// Least bytes of a file per second, on average over `stall_secs`: a slower one is given up.
-    #[serde(with = "tetris_conventions::size")]
+    #[serde(with = "tetris_units::size")]
     pub least_bytes_per_sec: u64,
     /// The longest file in bytes; the store is a limit in any case.
-    #[serde(with = "tetris_conventions::size::optional")]
+    #[serde(with = "tetris_units::size::optional")]
     pub max_file_bytes: Option<u64>,
     /// The most tensors of a file.
     pub max_tensors: u32,
@@ -54,7 +54,7 @@ impl Default for IngestConfig {
             queue: 128,
             queue_per_user: 96,
             wait_secs: 300,
-            // Less than an agent waits for a message, so that it is told.
+            // Less than an agent waits for a message, so that it hears of it.
             stall_secs: 20,
             // Slower than any disk or network from which models are served.
             least_bytes_per_sec: 1 << 20,

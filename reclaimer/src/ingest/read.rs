@@ -145,7 +145,7 @@ impl Work {
 
     /// Has room for the whole file in a store that must ask first. If there is none, the file is
     /// read for what of it is missing: it may be a copy of one that is there, or share most of its
-    /// tensors with one. A sparse file counts with the length that it says: its pages would be real.
+    /// tensors with one. A sparse file counts with its stated length: its pages would be real.
     fn have_room_first(
         &self,
         kind: ManifestKind,

@@ -65,7 +65,7 @@ impl Work {
             monitor: Arc::clone(&self.monitor),
             make_room: &make_room,
         };
-        // An object that cannot be mapped now is published anew, or the store says why not.
+        // An object that cannot be mapped now is published anew, or the store gives the reason.
         if let Ok(Some(known)) = ingest.known() {
             return Ok(known.into());
         }

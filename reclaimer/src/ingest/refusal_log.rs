@@ -1,4 +1,4 @@
-//! The log of files refused before they have a job: their clients are told to read it. A
+//! The log of files refused before they have a job: their clients are referred to it. A
 //! client that asks again and again does not fill it.
 
 use std::collections::HashMap;

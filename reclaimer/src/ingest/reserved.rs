@@ -70,15 +70,16 @@ impl Reserved {
             staged_before: monitor.bytes_staged(),
             granted: false,
         });
-        let own = self.0.iter().filter(|other| other.store == store);
-        own.map(Reservation::left)
+        let of_store = self.0.iter().filter(|other| other.store == store);
+        of_store
+            .map(Reservation::left)
             .fold(Space::default(), Space::plus)
     }
 
     /// The engine has granted the job's room, which counts as taken from now on.
     pub(super) fn grant(&mut self, job: u64) {
-        let own = self.0.iter_mut().filter(|other| other.job == job);
-        own.for_each(|reservation| reservation.granted = true);
+        let of_job = self.0.iter_mut().filter(|other| other.job == job);
+        of_job.for_each(|reservation| reservation.granted = true);
     }
 
     /// Granted room that the file system does not count as used, by store.

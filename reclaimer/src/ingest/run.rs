@@ -20,6 +20,21 @@ use super::state::{BrokerState, locked};
 use super::{HOLD, IngestOutcome, PassedFile, Stage, Stored, refusal};
 use tetris_wire::Peer;
 
+/// The reason that a file is given up.
+#[derive(Debug, thiserror::Error)]
+enum Stalled {
+    #[error("nothing of the file could be read for too long")]
+    Still,
+    #[error(
+        "{got} bytes of the file could be read in {stall:?}, at least {wanted} are expected (ingest.least_bytes_per_sec)"
+    )]
+    Slow {
+        got: u64,
+        stall: Duration,
+        wanted: u64,
+    },
+}
+
 /// Time between two looks at a file's progress.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -134,7 +149,7 @@ impl IngestJob {
         }
         let text = match self.watch(shared, &mut answer).await {
             Ok(result) => return self.finish(shared, result).await,
-            Err(text) => text,
+            Err(stalled) => stalled.to_string(),
         };
         self.monitor.cancel();
         shared.give_up(self.id);
@@ -185,13 +200,13 @@ impl IngestJob {
         })
     }
 
-    /// Waits for the thread, and tells how far it is. An error says that it stands still, or is too
+    /// Waits for the thread, and reports the progress. An error means that it stands still, or is too
     /// slow.
     async fn watch(
         &self,
         shared: &BrokerState,
         answer: &mut oneshot::Receiver<Read>,
-    ) -> Result<Read, String> {
+    ) -> Result<Read, Stalled> {
         let total = self.key.identity.size;
         let (stall, least) = {
             let options = locked(&shared.options);
@@ -214,7 +229,7 @@ impl IngestJob {
             if now != before {
                 (before, since) = (now, Instant::now());
             } else if since.elapsed() >= stall {
-                return Err("nothing of the file could be read for too long".to_owned());
+                return Err(Stalled::Still);
             }
             let passes = self.pulse.passes();
             let is_reading = read < total.saturating_mul(passes);
@@ -225,9 +240,7 @@ impl IngestJob {
                 let got = read.saturating_sub(window.0);
                 let wanted = least.saturating_mul(stall.as_secs());
                 if got < wanted {
-                    return Err(format!(
-                        "{got} bytes of the file could be read in {stall:?}, at least {wanted} are expected (ingest.least_bytes_per_sec)"
-                    ));
+                    return Err(Stalled::Slow { got, stall, wanted });
                 }
                 (window, begun) = (now, Instant::now());
             }

@@ -89,9 +89,9 @@ impl Schedule {
         config: &IngestConfig,
     ) -> Result<u64, Full> {
         let waiting = |entry: &Entry| entry.phase == Phase::Waiting;
-        let own = |entry: &Entry| waiting(entry) && entry.users.first() == Some(&uid);
+        let of_user = |entry: &Entry| waiting(entry) && entry.users.first() == Some(&uid);
         if self.of_store(&key.store, waiting) >= config.queue as usize
-            || self.of_store(&key.store, own) >= config.queue_per_user as usize
+            || self.of_store(&key.store, of_user) >= config.queue_per_user as usize
             || self.too_much_hangs(&key.store, local)
             || (local && self.local_hanging(&key.store, uid) >= MAX_LOCAL_HANGING_OF_USER)
         {
@@ -120,7 +120,7 @@ impl Schedule {
         entry.users.is_empty()
     }
 
-    /// Starts a job if it is its turn; otherwise says how many are before it.
+    /// Starts a job if it is its turn; otherwise returns how many are before it.
     pub(super) fn try_start(&mut self, id: u64, config: &IngestConfig) -> Result<Turn, u32> {
         let running = self.entries.iter().filter(|entry| entry.is_running());
         let running = running.count();
@@ -154,12 +154,12 @@ impl Schedule {
         if self.turns(job, starting, |_| true) > 0 {
             return None;
         }
-        let own = self
+        let of_store = self
             .entries
             .iter()
             .filter(|entry| entry.key.store == job.key.store && entry.phase == Phase::Waiting);
         let mut able =
-            own.filter_map(|entry| Some((entry.id, self.payer(entry, starting, config)?)));
+            of_store.filter_map(|entry| Some((entry.id, self.payer(entry, starting, config)?)));
         able.next()
             .filter(|(first, _)| *first == id)
             .map(|(_, uid)| uid)
@@ -208,8 +208,8 @@ impl Schedule {
     }
 
     fn of_store(&self, store: &str, is: impl Fn(&Entry) -> bool) -> usize {
-        let own = self.entries.iter().filter(|entry| entry.key.store == store);
-        own.filter(|entry| is(entry)).count()
+        let of_store = self.entries.iter().filter(|entry| entry.key.store == store);
+        of_store.filter(|entry| is(entry)).count()
     }
 
     /// Returns true if no more files of local file systems, or of others, may hang.

@@ -21,7 +21,7 @@ use super::{
 pub(super) struct BrokerState {
     pub(super) options: Mutex<IngestOptions>,
     pub(super) state: Mutex<Jobs>,
-    /// Told of each change of the schedule.
+    /// Notified of each change of the schedule.
     pub(super) changes: watch::Sender<()>,
     pub(super) room: Arc<AskRoom>,
     pub(super) observer: Arc<dyn IngestObserver>,
@@ -69,8 +69,8 @@ impl BrokerState {
 
     /// Under the lock, so that the last word is the latest.
     pub(super) fn tell_active_files(&self, state: &Jobs, store: &str) {
-        let own = state.jobs.iter().filter(|job| job.store() == store);
-        self.observer.active_files(store, own.count());
+        let of_store = state.jobs.iter().filter(|job| job.store() == store);
+        self.observer.active_files(store, of_store.count());
     }
 
     /// Room that a store needs before `room` more is filled there; `None` for a store that has room

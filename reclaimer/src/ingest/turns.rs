@@ -1,4 +1,4 @@
-//! Turns of clients that make one derived object: one makes it, and the others are told to ask again.
+//! Turns of clients that make one derived object: one makes it, and the others ask again later.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

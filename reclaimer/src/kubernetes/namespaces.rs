@@ -6,7 +6,7 @@
 //!   asked for first, then the pod, each from the API server's own store. A pod that was there
 //!   before the first question and is there at the second was there in between, in the namespace
 //!   that was found: namespaces end after their pods.
-//! - A namespace is gone when the API server says so by name: with the status `NotFound`, or with
+//! - A namespace is gone when the API server reports it by name: with the status `NotFound`, or with
 //!   another identifier.
 
 use std::collections::BTreeSet;
@@ -64,8 +64,8 @@ impl KnownNamespaces {
     async fn namespace(&self, name: &str) -> Result<String, NamespaceError> {
         let what = format!("namespace `{name}`");
         let api = Api::<Namespace>::all(self.client.clone());
-        let found = answer(&what, api.get_metadata(name)).await?;
-        let uid = found.metadata.uid.unwrap_or_default();
+        let metadata = answer(&what, api.get_metadata(name)).await?;
+        let uid = metadata.metadata.uid.unwrap_or_default();
         if !is_uuid(&uid) {
             let namespace = name.to_owned();
             return Err(NamespaceError::NotAUuid {
@@ -185,7 +185,7 @@ async fn follow(
             delay = delay.max(failure::retry_after(&error).unwrap_or_default());
             let cause = root_cause(&error);
             let code = failure::watch_code(&error);
-            // An API server that has just started says this once, while it fills its caches.
+            // An API server that has just started answers this once, while it fills its caches.
             let starting = code == Some(429) && !std::mem::replace(&mut starting, true);
             if starting || std::mem::replace(&mut failing, true) {
                 tracing::debug!(%error, %cause, "namespaces still cannot be watched");
@@ -220,7 +220,7 @@ async fn session(
                 }
                 living.send_if_modified(|set| set.replace(listed) != *set);
             }
-            // Only real changes are told: a namespace is written to more often than it comes or
+            // Only real changes are reported: a namespace is written to more often than it comes or
             // goes.
             Event::Apply(namespace) => {
                 if let Some(uid) = uid(namespace) {

@@ -69,7 +69,7 @@ pub struct Metrics {
     processes: OnceLock<ProcessSource>,
 }
 
-/// Says how the GPU mirror is.
+/// Reports how the GPU mirror is.
 struct GpuMirrorSource(Box<dyn Fn() -> GpuMirrorStatus + Send + Sync>);
 
 impl std::fmt::Debug for GpuMirrorSource {
@@ -78,7 +78,7 @@ impl std::fmt::Debug for GpuMirrorSource {
     }
 }
 
-/// Says how the daemon's processes are.
+/// Reports how the daemon's processes are.
 struct ProcessSource(Box<dyn Fn() -> Vec<ProcessSample> + Send + Sync>);
 
 impl std::fmt::Debug for ProcessSource {
@@ -92,15 +92,15 @@ impl Metrics {
     pub fn new(stores: impl IntoIterator<Item = String>) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(process::Process::new()));
-        let own = registry.sub_registry_with_prefix(PREFIX);
+        let prefixed = registry.sub_registry_with_prefix(PREFIX);
         register_build_info(
-            own,
+            prefixed,
             "The daemon's version; always 1",
             env!("CARGO_PKG_VERSION"),
         );
         let metrics = Self {
-            counters: Counters::register(own),
-            ingests: Ingests::register(own),
+            counters: Counters::register(prefixed),
+            ingests: Ingests::register(prefixed),
             registry,
             stores: RwLock::default(),
             gpu_mirror: OnceLock::new(),

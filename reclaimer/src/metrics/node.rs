@@ -225,12 +225,12 @@ fn models(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
         "Manifests and derived records, by how much of them is in the store.",
         residency,
     )?;
-    let held = |s: &StoreStatus| count(s, |model| model.held_bytes > 0);
+    let held_models = |s: &StoreStatus| count(s, |model| model.held_bytes > 0);
     out.family(
         "store_held_models",
         None,
         "Manifests and derived records with a mapped object.",
-        by_store(stores, held),
+        by_store(stores, held_models),
     )?;
     let warm = |s: &StoreStatus| count(s, |model| model.warm);
     out.family(

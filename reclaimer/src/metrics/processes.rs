@@ -37,7 +37,8 @@ impl Collector for ProcessMetrics {
             let samples = self.0.iter();
             samples.filter_map(move |sample| Some((by(sample.process), sample.usage?)))
         };
-        let each = |of: fn(Usage) -> u64| used().map(move |(labels, usage)| (labels, of(usage)));
+        let counters =
+            |of: fn(Usage) -> u64| used().map(move |(labels, usage)| (labels, of(usage)));
         out.counters(
             "process_cpu",
             Some(&Unit::Seconds),
@@ -48,19 +49,19 @@ impl Collector for ProcessMetrics {
             "process_resident_memory",
             Some(&Unit::Bytes),
             "Resident memory of each process.",
-            each(|usage| usage.resident_bytes),
+            counters(|usage| usage.resident_bytes),
         )?;
         out.family(
             "process_open_files",
             None,
             "Open files of each process.",
-            each(|usage| usage.open_files),
+            counters(|usage| usage.open_files),
         )?;
         out.family(
             "process_threads",
             None,
             "Threads of each process.",
-            each(|usage| usage.threads),
+            counters(|usage| usage.threads),
         )
     }
 }

@@ -40,14 +40,14 @@ pub(super) fn by_goal(status: &NodeStatus) -> BTreeMap<(String, &'static str), B
         }
     }
     for shortfall in &status.shortfalls {
-        let found = blocked(shortfall);
+        let obstacle = blocked(shortfall);
         let known = all
             .entry((joined(&shortfall.stores), shortfall.goal))
             .or_default();
         // A mount with one store has the same name as its store. Both speak of the same bytes, so
         // the larger counts.
-        if found.missing > known.missing {
-            *known = found;
+        if obstacle.missing > known.missing {
+            *known = obstacle;
         }
     }
     all

@@ -13,19 +13,19 @@ pub struct MountTable {
     /// Mount point. In a container, below a volume with `mountPropagation: Bidirectional`.
     pub path: PathBuf,
     /// Its size in bytes. Without it and `size_percent`, `memory_limit_bytes` less `reserve_bytes`.
-    #[serde(default, with = "tetris_conventions::size::optional")]
+    #[serde(default, with = "tetris_units::size::optional")]
     pub size_bytes: Option<u64>,
     /// Its size as a share of the machine's RAM, 1 to 100 percent, in place of `size_bytes`.
     #[serde(default)]
     pub size_percent: Option<u64>,
     /// The memory limit of the container that the daemon runs in; the flag `--memory-limit` goes
     /// before it.
-    #[serde(default, with = "tetris_conventions::size::optional")]
+    #[serde(default, with = "tetris_units::size::optional")]
     pub memory_limit_bytes: Option<u64>,
     /// Part of that limit that is not for the tmpfs: the daemon itself, pieces of models that it
     /// reads, and the kernel's about 1 KiB for each file in use. The tmpfs must not reach the
     /// limit: the OOM killer cannot free it.
-    #[serde(default = "default_reserve", with = "tetris_conventions::size")]
+    #[serde(default = "default_reserve", with = "tetris_units::size")]
     pub reserve_bytes: u64,
     /// Number of files and directories that it can have. Without it, those that half of
     /// `reserve_bytes` bears at [`INODE_BYTES`] each.

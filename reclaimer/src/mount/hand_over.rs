@@ -60,8 +60,8 @@ impl Walk {
     }
 
     fn entry(&mut self, dir: impl AsFd, name: &std::ffi::CStr, depth: u32) -> io::Result<()> {
-        let found = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        match FileType::from_raw_mode(found.st_mode) {
+        let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let below =
@@ -76,8 +76,8 @@ impl Walk {
                 self.directory(&below, depth)
             }
             // Pods see no other owner.
-            FileType::Socket if found.st_uid == SOCKET_USER => Ok(()),
-            _ if belongs_to(&found, self.user) => Ok(()),
+            FileType::Socket if stat.st_uid == SOCKET_USER => Ok(()),
+            _ if belongs_to(&stat, self.user) => Ok(()),
             _ => {
                 let (uid, gid) = self.ids();
                 chownat(&dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -126,8 +126,8 @@ mod tests {
         drop(UnixListener::bind(&socket).unwrap());
         lchown(&socket, Some(SOCKET_USER), Some(SOCKET_USER)).unwrap();
         let owner = |path: &Path| {
-            let found = fs::symlink_metadata(path).unwrap();
-            (found.uid(), found.gid())
+            let stat = fs::symlink_metadata(path).unwrap();
+            (stat.uid(), stat.gid())
         };
         // The root, the store, its folder, the object and the two links.
         assert_eq!(hand_over(root, 9460).unwrap(), 6);

@@ -231,8 +231,8 @@ impl Ensured {
 
 /// Returns true if a tmpfs is mounted at `path`.
 pub fn is_tmpfs_mount(path: &Path) -> io::Result<bool> {
-    let found = observe(path)?;
-    Ok(matches!(found, ObservedPath::Mounted { entry, .. } if entry.fs_type == "tmpfs"))
+    let observed = observe(path)?;
+    Ok(matches!(observed, ObservedPath::Mounted { entry, .. } if entry.fs_type == "tmpfs"))
 }
 
 /// Unmounts the tmpfs of `config`, and removes its mount point. Processes keep the objects that they
@@ -248,8 +248,8 @@ pub fn remove_mount(config: &MountConfig, stores: &[StoreConfig]) -> Result<bool
         return Ok(false);
     }
     let _lock = lock(parent)?;
-    let found = observe(path).map_err(io_error("look at", path))?;
-    let ObservedPath::Mounted { entry, .. } = found else {
+    let observed = observe(path).map_err(io_error("look at", path))?;
+    let ObservedPath::Mounted { entry, .. } = observed else {
         return Ok(false);
     };
     refuse_foreign(&entry).map_err(|source| MountError::Refused {

@@ -118,7 +118,7 @@ impl StoreDirectory {
     }
 
     /// Checks that it has the header of a store. One on which a process holds a lease is there, and
-    /// what it says is the concern of those who read it later: no one waits for the holder.
+    /// its content is the concern of those who read it later: no one waits for the holder.
     ///
     /// # Errors
     /// As [`Store::open`].

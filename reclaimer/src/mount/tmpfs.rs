@@ -81,7 +81,7 @@ impl Context {
     }
 
     /// Sets an option that older kernels, or kernels built without it, do not know; the
-    /// note says that it is left out.
+    /// note mentions that it is left out.
     fn set_if_known(&self, option: &'static str, value: Option<&str>) -> io::Result<Option<Note>> {
         let set = match value {
             Some(value) => fsconfig_set_string(self.0.as_fd(), option, value),

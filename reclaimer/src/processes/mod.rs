@@ -1,6 +1,6 @@
 //! The daemon as processes: the messages between them, and the parts that each has.
 //!
-//! Each process serves HTTP with JSON on a Unix socket of its own directory. The others connect to
+//! Each process serves HTTP with JSON on a Unix socket in its directory. The others connect to
 //! it, and can only read the directory.
 
 pub(crate) mod broker;

@@ -171,7 +171,7 @@ fn network(profile: Profile, file: &ConfigFile) -> Profile {
     match (file.kubernetes.enabled, api_server_port()) {
         (false, _) => profile.connect_to(collector),
         (true, Some(port)) => profile.connect_to([port, NAME_SERVER].into_iter().chain(collector)),
-        // A kubeconfig says where the server is.
+        // A kubeconfig names where the server is.
         (true, None) => profile,
     }
 }

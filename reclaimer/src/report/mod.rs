@@ -172,7 +172,7 @@ pub struct StoreStatus {
     #[serde(skip)]
     pub objects: Arc<[StoredObject]>,
     /// Locks that mappings hold, over all objects. This and the next two are as complete as
-    /// [`NodeStatus::holder_counts`] says.
+    /// [`NodeStatus::holder_counts`] returns.
     pub holders: u64,
     /// Memory that private copies would occupy beyond the store's, in bytes: for each held
     /// object, its memory times the holders beyond the first.

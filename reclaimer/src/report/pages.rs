@@ -1,4 +1,4 @@
-//! The pages of a file system's files, as the daemon tells them.
+//! The pages of a file system's files, as the daemon reports them.
 
 use serde::Serialize;
 use tetris_store_layout::Pages;

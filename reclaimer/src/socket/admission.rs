@@ -104,12 +104,12 @@ mod tests {
         let (admission, limits) = (Arc::new(Admission::default()), Limits::default());
         let mut slots = Vec::new();
         for uid in 0..6 {
-            let mut own = 0;
+            let mut taken = 0;
             while let Some(slot) = admission.admit(uid, false, &limits) {
                 slots.push(slot);
-                own += 1;
+                taken += 1;
             }
-            assert!(own > 0, "user {uid} got none");
+            assert!(taken > 0, "user {uid} got none");
         }
         assert!(admission.admit(6, false, &limits).is_some());
     }

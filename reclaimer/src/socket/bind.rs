@@ -72,7 +72,7 @@ impl Socket {
         self
     }
 
-    /// Tells clients which models are declared warm, from `status`.
+    /// Answers clients which models are declared warm, from `status`.
     #[must_use]
     pub fn with_status(mut self, status: LatestStatus) -> Self {
         self.status = Some(status);

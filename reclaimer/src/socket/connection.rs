@@ -15,7 +15,7 @@ use super::{Fault, RoomAnswer, RoomAsk};
 use crate::ingest::{Broker, IngestRequest, TargetStore};
 use crate::report::LatestStatus;
 
-/// Told of each fault.
+/// Receives each fault.
 pub(super) type OnFault = Arc<dyn Fn(Fault) + Send + Sync>;
 
 /// A client, and the services that answer its requests.
@@ -97,10 +97,10 @@ impl Client {
                     ingest.instrument(span).await?
                 }
                 Ok(Message::AskDomain) => {
-                    let found = self.domain(incoming.descriptors).await;
-                    domain = found.as_ref().ok().copied().flatten();
+                    let domain_of_header = self.domain(incoming.descriptors).await;
+                    domain = domain_of_header.as_ref().ok().copied().flatten();
                     (
-                        found.map_or_else(|refused| refused, Message::Domain),
+                        domain_of_header.map_or_else(|refused| refused, Message::Domain),
                         Next::Another,
                     )
                 }
@@ -134,7 +134,7 @@ impl Client {
         }
     }
 
-    /// Reads the first message, and tells the client if it is another than `Hello`.
+    /// Reads the first message, and refuses the client if it is another than `Hello`.
     async fn is_hello(&self, frames: &mut Frames) -> Result<bool, Ended> {
         let incoming = frames.receive().await?;
         let text = match incoming.message {

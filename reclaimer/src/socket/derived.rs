@@ -16,17 +16,17 @@ impl Client {
         &self,
         descriptors: Descriptors,
     ) -> Result<Option<TrustDomain>, Message> {
-        let found = descriptors.found;
+        let count = descriptors.found;
         let (Some(header), Some(broker)) = (descriptors.only, &self.broker) else {
             let text =
-                format!("a question for the domain comes with one descriptor, found {found}");
+                format!("a question for the domain comes with one descriptor, found {count}");
             return Err(self.error(ErrorCode::MALFORMED, text));
         };
         if !self.is_pod {
             return Ok(Some(TrustDomain::User(self.peer.uid)));
         }
-        let found = broker.domain_of(self.target.clone(), header).await;
-        found.map_err(Message::IngestRefused)
+        let domain = broker.domain_of(self.target.clone(), header).await;
+        domain.map_err(Message::IngestRefused)
     }
 
     /// Gives the client its turn to make a derived object, until it hangs up.

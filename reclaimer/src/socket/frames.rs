@@ -181,9 +181,9 @@ impl Frames {
 
     /// Takes the only descriptor that came with a read; of several none.
     fn take(&self, mut read: Read) -> Descriptors {
-        let found = read.descriptors.len() + usize::from(read.lost);
+        let count = read.descriptors.len() + usize::from(read.lost);
         let mut only = None;
-        if found == 1
+        if count == 1
             && let Some(one) = read.descriptors.pop()
         {
             // It may be read for hours. Until it is closed nothing more is read from this
@@ -193,7 +193,7 @@ impl Frames {
         } else {
             self.close(read);
         }
-        Descriptors { found, only }
+        Descriptors { found: count, only }
     }
 
     /// Reads the bytes that are there, at least one.

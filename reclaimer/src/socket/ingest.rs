@@ -14,17 +14,17 @@ use crate::ingest::{HOLD, IngestRequest, Stage, Stored, Ticket};
 const TELL: Duration = Duration::from_millis(500);
 
 impl Client {
-    /// Answers a client that passed a file, and tells it meanwhile how far that is.
+    /// Answers a client that passed a file, and sends it the progress meanwhile.
     pub(super) async fn ingest(
         &self,
         frames: &mut Frames,
         request: IngestRequest,
         descriptors: Descriptors,
     ) -> Result<(Message, Next), Ended> {
-        let found = descriptors.found;
+        let count = descriptors.found;
         let mut ticket = match (descriptors.only, &self.broker) {
             (None, _) => {
-                let text = format!("an ingest comes with one descriptor, found {found}");
+                let text = format!("an ingest comes with one descriptor, found {count}");
                 return Ok((self.error(ErrorCode::MALFORMED, text), Next::Another));
             }
             (Some(_), None) => {
@@ -56,7 +56,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Tells how far the file is until that has ended.
+    /// Reports the progress until that has ended.
     pub(super) async fn follow(
         &self,
         frames: &mut Frames,
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// Keeps the file for the client until it says that it is done.
+    /// Keeps the file for the client until the client is done.
     async fn hold(&self, frames: &mut Frames, ticket: Ticket) -> Result<(Message, Next), Ended> {
         let Ok(next) = timeout(HOLD, frames.receive()).await else {
             (self.on_fault)(Fault::Stalled(self.peer));

@@ -78,7 +78,7 @@ pub struct RoomAsk {
     pub inodes: u32,
     /// The client: the store's owner or root.
     pub peer: Peer,
-    /// Takes the answer. Dropping it tells the client that none will come.
+    /// Takes the answer. Dropping it ends the client's wait with an error.
     pub reply: oneshot::Sender<RoomAnswer>,
 }
 
@@ -102,7 +102,7 @@ pub enum RoomAnswer {
 pub enum Fault {
     /// It was one too many, and its connection closed.
     Crowded(Peer),
-    /// It may not ask for room, and was told so.
+    /// It may not ask for room, and was refused with the reason.
     NotAllowed(Peer),
     /// It sent bytes that are no message, or a message out of turn.
     Protocol(Peer, ErrorCode, String),

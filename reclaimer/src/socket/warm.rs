@@ -6,7 +6,7 @@ use tetris_wire::daemon::{ErrorCode, Message};
 use super::connection::{Client, Next};
 
 impl Client {
-    /// Tells if a model is declared warm.
+    /// True if a model is declared warm.
     pub(super) fn is_warm(&self, manifest: ManifestId) -> (Message, Next) {
         let warm = self.status.as_ref().and_then(|status| {
             let status = status.borrow();

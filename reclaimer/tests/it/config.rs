@@ -122,7 +122,7 @@ path = "run/c"
         ..ConfigFlags::default()
     };
     let error = flags.load().unwrap_err();
-    let found: Vec<(Option<usize>, &str, &str)> = error
+    let mistakes: Vec<(Option<usize>, &str, &str)> = error
         .mistakes()
         .iter()
         .map(|mistake| {
@@ -164,16 +164,16 @@ path = "run/c"
         (15, "stores[1]", "missing field `name`"),
     ] {
         assert!(
-            found.iter().any(|(at, of, what)| *at == Some(line)
+            mistakes.iter().any(|(at, of, what)| *at == Some(line)
                 && *of == field
                 && what.starts_with(message)),
-            "{line} {field} {message}\n{found:#?}"
+            "{line} {field} {message}\n{mistakes:#?}"
         );
     }
     // Values of a table read in part are checked, those of the unreadable parts are not.
     assert!(
-        !found.iter().any(|(_, field, _)| *field == "stores"),
-        "{found:#?}"
+        !mistakes.iter().any(|(_, field, _)| *field == "stores"),
+        "{mistakes:#?}"
     );
     // A syntax error is the only mistake, since nothing is known of the fields.
     let syntax = ConfigFile::parse("node = 1\nlisten = \n", path).unwrap_err();
@@ -269,8 +269,11 @@ fn errors_name_the_file_the_field_what_is_expected_and_what_was_found() {
             "configuration field `stores[1].path`: expected another path than that of store `b`",
         ),
     ] {
-        let found = refused(text);
-        assert!(found.starts_with(expected), "{text}\n{found}\n{expected}");
+        let message = refused(text);
+        assert!(
+            message.starts_with(expected),
+            "{text}\n{message}\n{expected}"
+        );
     }
     let none = parsed("").unwrap().check().unwrap_err().to_string();
     assert_eq!(

@@ -64,9 +64,9 @@ fn leaves(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 }
 
 fn leaves_of(value: &Value) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    leaves(value, "", &mut found);
-    found
+    let mut names = BTreeSet::new();
+    leaves(value, "", &mut names);
+    names
 }
 
 #[test]

@@ -69,9 +69,9 @@ fn leaves(value: &Value, path: &str, into: &mut Vec<(String, Value)>) {
 }
 
 fn leaves_of(value: &Value) -> Vec<(String, Value)> {
-    let mut found = Vec::new();
-    leaves(value, "", &mut found);
-    found
+    let mut names = Vec::new();
+    leaves(value, "", &mut names);
+    names
 }
 
 fn left_out(path: &str) -> bool {

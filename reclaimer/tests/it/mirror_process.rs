@@ -288,7 +288,7 @@ fn a_process_that_was_killed_is_followed_by_one_that_takes_its_sockets_and_store
     let mut broker = place.broker();
     broker.pass();
     let object = place.publish(3, 5000);
-    let held = place.load(object);
+    let own_tmpfs = place.load(object);
     if geteuid().is_root() {
         // As `volumes` does with the sockets of the broker's user.
         chown(place.gpu_socket(), Some(SOCKET_USER), Some(SOCKET_USER)).unwrap();
@@ -299,7 +299,7 @@ fn a_process_that_was_killed_is_followed_by_one_that_takes_its_sockets_and_store
     assert_eq!(broker.thread.references().release(&["a".to_owned()]), 0);
     assert!(matches!(place.connect(), Err(ClientError::NoServer { .. })));
     assert_eq!(
-        held.read(&object.id, LONG).unwrap(),
+        own_tmpfs.read(&object.id, LONG).unwrap(),
         [3; 5000],
         "its mapping stays"
     );
@@ -379,7 +379,7 @@ fn a_load_gets_room_from_pages_that_the_process_has_registered() {
     });
     let first = place.publish(1, 1_500_000);
     let second = place.publish(2, 1_500_000);
-    // It comes later than the broker, which tells it the store by itself.
+    // It comes later than the broker, which passes it the store by itself.
     let mirror = place.mirror();
     let models = [place.load(first), place.load(second)];
     let reclaim = || as_user(|| place.store.reclaim(&first).unwrap());

@@ -1,7 +1,7 @@
 //! The GPU mirror's process in a cgroup with the limit that it ships with, under hostile clients of one store, beside a
 //! victim of another. The device is simulated.
 //!
-//! `TETRIS_SIEGE_SECONDS` says for how long.
+//! `TETRIS_SIEGE_SECONDS` sets the duration.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -191,7 +191,7 @@ impl Processes {
     /// Address that its log has after `name=`, once it has it.
     pub fn address(&mut self, process: &'static str, name: &str) -> std::net::SocketAddr {
         let pattern = format!(" {name}=");
-        let found = |this: &Self| {
+        let address = |this: &Self| {
             let log = this.log(process);
             // The latest start's.
             let rest = log
@@ -200,8 +200,8 @@ impl Processes {
                 .filter(|rest| rest.len() < log.len());
             rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok())
         };
-        self.eventually("its address", |this| found(this).is_some());
-        found(self).unwrap()
+        self.eventually("its address", |this| address(this).is_some());
+        address(self).unwrap()
     }
 }
 

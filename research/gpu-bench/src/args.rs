@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tetris_conventions::size;
+use tetris_units::size;
 
 use crate::measure::Name;
 

@@ -109,8 +109,8 @@ fn chunks(process: u32) -> Vec<((u64, u64), u64)> {
             .starts_with("/memfd:tetris-device-chunk")
     };
     let bytes = |path| {
-        let found = fs::metadata(path).ok()?;
-        Some(((found.dev(), found.ino()), found.blocks() * 512))
+        let stat = fs::metadata(path).ok()?;
+        Some(((stat.dev(), stat.ino()), stat.blocks() * 512))
     };
     files.filter(is_chunk).filter_map(bytes).collect()
 }

@@ -28,8 +28,8 @@ pub(crate) fn check(
     device_free_bytes: Option<u64>,
 ) -> Result<(), BenchError> {
     let files = model_bytes + needs.file_bytes;
-    let found = statvfs(folder).map_err(BenchError::io("look at", folder))?;
-    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let stat = statvfs(folder).map_err(BenchError::io("look at", folder))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let place = format!("free space in `{}`", folder.display());
     expect(&place, files + files / 64, free, OTHER_PLACE)?;
     let mut host = files + needs.host_bytes + SPARE_BYTES;
@@ -60,21 +60,21 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let folder = Path::new("/dev/shm");
-        let found =
+        let refusal =
             |model, needs, device| check(folder, model, needs, device).unwrap_err().to_string();
         let none = Needs::default();
         assert!(check(folder, 1, none, None).is_ok());
-        assert!(found(1 << 60, none, None).contains("`/dev/shm`"));
+        assert!(refusal(1 << 60, none, None).contains("`/dev/shm`"));
         let device = Needs {
             device_bytes: 11,
             ..none
         };
         assert!(check(folder, 1, device, Some(11)).is_ok());
-        assert!(found(1, device, Some(10)).contains("device memory"));
+        assert!(refusal(1, device, Some(10)).contains("device memory"));
         let device = Needs {
             device_bytes: 1 << 60,
             ..none
         };
-        assert!(found(1, device, None).contains("host memory"));
+        assert!(refusal(1, device, None).contains("host memory"));
     }
 }

@@ -140,10 +140,10 @@ const CONTEXTS: u64 = 3;
 
 /// The maximum of each need over all measures.
 fn needs<D: Backend>(names: &[Name], model_bytes: u64, settings: &Settings) -> Needs {
-    let each = names
+    let needs = names
         .iter()
         .map(|name| measure_of::<D>(*name).needs(model_bytes, settings));
-    each.fold(Needs::default(), |all, one| Needs {
+    needs.fold(Needs::default(), |all, one| Needs {
         device_bytes: all
             .device_bytes
             .max(one.device_bytes + CONTEXTS * D::CONTEXT_BYTES),

@@ -1,8 +1,8 @@
 //! LALB and LALBO3 (GPU-FaaS IV, algorithms 1 and 2).
 //!
 //! **Readings.** The first loop of algorithm 1 ends at a hit; its `else` (line 17) follows a loop
-//! that dispatched nothing to the GPU. Line 11 says "higher than the limit", the text "meets this
-//! limit": it is at the limit here, so that a limit of 0 is LALB, as V-E says. A request is
+//! that dispatched nothing to the GPU. Line 11 has "higher than the limit", the text "meets this
+//! limit": it is at the limit here, so that a limit of 0 is LALB, as in V-E. A request is
 //! *skipped* when a later one is dispatched, not at every look at it. The list of idle GPUs,
 //! "sorted by frequency", begins with the GPU that was given the most requests. "The finish time" of
 //! algorithm 2 includes the local queue.

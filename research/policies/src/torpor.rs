@@ -73,11 +73,11 @@ fn next(queue: &mut GlobalQueue, pool: &Pool, rules: TorporRules) -> Option<(Wai
         .map(|(at, low)| (low, at))
         .collect();
     order.sort_unstable();
-    let found = order.into_iter().find_map(|(_, at)| {
+    let placed = order.into_iter().find_map(|(_, at)| {
         let request = queue.get(at)?.request;
         place(pool, rules, &request).map(|gpu| (at, gpu))
     });
-    let (at, gpu) = found?;
+    let (at, gpu) = placed?;
     Some((queue.take(at)?, gpu))
 }
 

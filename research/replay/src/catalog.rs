@@ -1,4 +1,4 @@
-//! Models in families: variants share the tensors of a base and have some of their own.
+//! Models in families: variants share the tensors of a base and add others.
 
 use tetris_reclaimer_core::RecordId;
 use tetris_simulation::Rng;
@@ -54,9 +54,9 @@ impl Catalog {
             let base = catalog.add_objects(OBJECTS_OF_A_BASE, bytes);
             for _ in 0..=rng.index(MOST_VARIANTS) {
                 let share = OWN_SHARES.get(rng.index(OWN_SHARES.len()));
-                let own = bytes * share.copied().unwrap_or(1.0);
-                let own = catalog.add_objects(OBJECTS_OF_A_VARIANT, own);
-                catalog.add_model(base.clone().chain(own).collect());
+                let own_bytes = bytes * share.copied().unwrap_or(1.0);
+                let own_objects = catalog.add_objects(OBJECTS_OF_A_VARIANT, own_bytes);
+                catalog.add_model(base.clone().chain(own_objects).collect());
             }
         }
         for at in (1..catalog.models.len()).rev() {

@@ -225,10 +225,11 @@ pub fn compare(grid: Grid) -> Result<Comparison, CompareError> {
 
 /// Computes a policy's scores over `runs`, which must contain all policies of each cell.
 pub fn score(policy: &'static str, runs: &[Run]) -> Score {
-    let own = || runs.iter().filter(|run| run.policy == policy);
-    let cells = own().count().max(1) as f64;
-    let mean =
-        |of: fn(&ReplayOutcome) -> f64| own().map(|run| of(&run.outcome)).sum::<f64>() / cells;
+    let of_policy = || runs.iter().filter(|run| run.policy == policy);
+    let cells = of_policy().count().max(1) as f64;
+    let mean = |of: fn(&ReplayOutcome) -> f64| {
+        of_policy().map(|run| of(&run.outcome)).sum::<f64>() / cells
+    };
     let slowdown = |run: &Run| {
         let same = runs.iter().filter(|other| {
             (other.kind, other.size_percent, other.seed) == (run.kind, run.size_percent, run.seed)
@@ -239,7 +240,7 @@ pub fn score(policy: &'static str, runs: &[Run]) -> Score {
         // A trace without any load counts as equal.
         (run.outcome.reload_secs / best).max(1.0)
     };
-    let logs: f64 = own().map(|run| slowdown(run).ln()).sum();
+    let logs: f64 = of_policy().map(|run| slowdown(run).ln()).sum();
     Score {
         policy,
         slowdown: (logs / cells).exp(),

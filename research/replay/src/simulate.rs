@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(outcome.freed_objects, 0);
         assert_eq!(outcome.private_bytes, 0);
         // A model is warm at once if another one brought all of its objects; here each has objects
-        // of its own.
+        // of it.
         let cold = outcome.requests - outcome.warm_requests;
         assert!(cold <= catalog.models.len() as u64);
         let missed = outcome.wanted_bytes - outcome.hit_bytes;

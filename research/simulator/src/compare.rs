@@ -77,13 +77,13 @@ pub struct Comparison {
 impl Grid {
     /// Returns the names of cells and their applications.
     pub fn cells(&self) -> Vec<(&'static str, Vec<Application>)> {
-        let each = self
+        let cells = self
             .applications
             .iter()
             .map(|&application| (application.name(), vec![application]));
         let together = self.applications.repeat(self.together);
         let together = (!together.is_empty()).then_some((TOGETHER, together));
-        each.chain(together).collect()
+        cells.chain(together).collect()
     }
 
     /// Returns the scenario of a cell.

@@ -18,10 +18,10 @@ fn main() -> Result<()> {
         return reproduce.run(&|done, all| progress(done, all, "settings"));
     }
     if args.dispatch {
-        let found = compare_dispatch(args.dispatch_grid()).context("simulating")?;
+        let comparison = compare_dispatch(args.dispatch_grid()).context("simulating")?;
         return args
             .report
-            .write(&found, dispatch_text::report, dispatch_html::page);
+            .write(&comparison, dispatch_text::report, dispatch_html::page);
     }
     if args.sweep {
         let grid = args.grid();
@@ -29,13 +29,13 @@ fn main() -> Result<()> {
             grid.together > 0,
             "--sweep runs all applications together: expected --copies of 1 or more, found 0"
         );
-        let found = sweep::sweep(grid, args.random(), &|done, all| {
+        let comparison = sweep::sweep(grid, args.random(), &|done, all| {
             progress(done, all, "traces");
         })
         .context("simulating")?;
         return args
             .report
-            .write(&found, sweep_text::report, sweep_html::page);
+            .write(&comparison, sweep_text::report, sweep_html::page);
     }
     let start = Instant::now();
     let mut clock = || start.elapsed().as_micros() as u64;

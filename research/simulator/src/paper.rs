@@ -120,12 +120,12 @@ pub fn check(runs: &[PolicyRun]) -> Vec<Checked> {
 impl Claim {
     fn simulated_permille(&self, runs: &[PolicyRun]) -> Option<i64> {
         let sum = |policy: Policy| -> u64 {
-            let own = runs.iter().filter(|run| {
+            let of_cell = runs.iter().filter(|run| {
                 run.cell == self.application.name()
                     && run.policy == policy
                     && self.kind.is_none_or(|kind| run.kind == kind)
             });
-            own.map(|run| self.measure.of(run)).sum()
+            of_cell.map(|run| self.measure.of(run)).sum()
         };
         less_permille(sum(self.policy), sum(self.against))
     }
@@ -156,7 +156,7 @@ pub struct Saving {
 pub fn savings(runs: &[PolicyRun], load: impl Fn(Application) -> Rate) -> Vec<Saving> {
     let mut all = Vec::new();
     for (against, _) in SAVED_TENTHS_GB {
-        let each = Application::ALL
+        let pairs = Application::ALL
             .map(|pplication| Some((saved(runs, against, pplication)?, load(pplication))));
         let saving = |application, parts: &[(i128, Rate)]| {
             let bytes: i128 = parts.iter().map(|(bytes, _)| bytes).sum();
@@ -168,10 +168,10 @@ pub fn savings(runs: &[PolicyRun], load: impl Fn(Application) -> Rate) -> Vec<Sa
                 bytes_per_100_rps: i64::try_from(per_100).ok()?,
             })
         };
-        for (application, part) in Application::ALL.into_iter().zip(each) {
+        for (application, part) in Application::ALL.into_iter().zip(pairs) {
             all.extend(part.and_then(|part| saving(Some(application), &[part])));
         }
-        let parts: Option<Vec<_>> = each.into_iter().collect();
+        let parts: Option<Vec<_>> = pairs.into_iter().collect();
         all.extend(parts.and_then(|parts| saving(None, &parts)));
     }
     all
@@ -180,10 +180,10 @@ pub fn savings(runs: &[PolicyRun], load: impl Fn(Application) -> Rate) -> Vec<Sa
 /// Returns the memory that DTS saves for one application, in bytes.
 fn saved(runs: &[PolicyRun], against: Policy, application: Application) -> Option<i128> {
     let mean = |policy: Policy| {
-        let mut own = runs.iter().filter(|run| {
+        let mut of_cell = runs.iter().filter(|run| {
             run.cell == application.name() && run.kind == TraceKind::Stable && run.policy == policy
         });
-        let bytes = own.next()?.outcome.memory_bytes.mean;
+        let bytes = of_cell.next()?.outcome.memory_bytes.mean;
         Some(i128::from(bytes))
     };
     Some(mean(against)? - mean(Policy::Dts)?)

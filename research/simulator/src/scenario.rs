@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn the_default_run_has_the_operators_defaults() {
         let platform = Platform::default();
-        let found = OperatorDefaults {
+        let defaults = OperatorDefaults {
             interval_seconds: platform.interval_s,
             window_seconds: platform.window_s,
             consolidate_after_seconds: platform.consolidate_after_s,
@@ -142,6 +142,6 @@ mod tests {
                 ..OperatorDefaults::default().scale_in
             },
         };
-        assert_eq!(found, OperatorDefaults::default());
+        assert_eq!(defaults, OperatorDefaults::default());
     }
 }

@@ -112,36 +112,36 @@ mod tests {
 
     #[test]
     fn a_batch_waits_to_be_filled_and_no_longer_than_its_latency() {
-        let mut one = server(2, 1);
-        one.take(10, 'a');
-        assert_eq!(one.next(10), Next::Wait(110));
-        assert_eq!(one.next(110), Next::Work(vec!['a']));
-        one.take(120, 'b');
-        one.take(121, 'c');
-        assert_eq!(one.next(121), Next::Nothing, "its only thread works");
-        one.done(1);
-        assert_eq!(one.next(121), Next::Work(vec!['b', 'c']));
+        let mut batching = server(2, 1);
+        batching.take(10, 'a');
+        assert_eq!(batching.next(10), Next::Wait(110));
+        assert_eq!(batching.next(110), Next::Work(vec!['a']));
+        batching.take(120, 'b');
+        batching.take(121, 'c');
+        assert_eq!(batching.next(121), Next::Nothing, "its only thread works");
+        batching.done(1);
+        assert_eq!(batching.next(121), Next::Work(vec!['b', 'c']));
     }
 
     #[test]
     fn single_requests_wait_for_a_thread_and_for_nothing_else() {
-        let mut one = server(1, 2);
+        let mut threaded = server(1, 2);
         for request in ['a', 'b'] {
-            one.take(0, request);
-            assert_eq!(one.next(0), Next::Work(vec![request]));
+            threaded.take(0, request);
+            assert_eq!(threaded.next(0), Next::Work(vec![request]));
         }
-        one.take(3, 'c');
-        assert_eq!(one.next(3), Next::Nothing);
-        assert_eq!((one.busy(), one.outstanding()), (2, 3));
-        one.done(1);
-        assert_eq!(one.next(100), Next::Work(vec!['c']));
+        threaded.take(3, 'c');
+        assert_eq!(threaded.next(3), Next::Nothing);
+        assert_eq!((threaded.busy(), threaded.outstanding()), (2, 3));
+        threaded.done(1);
+        assert_eq!(threaded.next(100), Next::Work(vec!['c']));
     }
 
     #[test]
     fn a_flushed_batch_does_not_wait() {
-        let mut one = server(4, 1);
-        one.take(0, 'a');
-        one.flush();
-        assert_eq!(one.next(0), Next::Work(vec!['a']));
+        let mut flushed = server(4, 1);
+        flushed.take(0, 'a');
+        flushed.flush();
+        assert_eq!(flushed.next(0), Next::Work(vec!['a']));
     }
 }

@@ -202,9 +202,9 @@ impl GpuRoom {
 
     /// Returns the same for all tensors of a model.
     pub fn of_tensors(&self, tensors: &ModelTensors) -> (u64, u64) {
-        let each = tensors.objects().iter();
+        let objects = tensors.objects().iter();
         // The sum is a part of the model's total, which fits.
-        each.fold((0, 0), |(room, copied), &object| {
+        objects.fold((0, 0), |(room, copied), &object| {
             let (takes, copies) = self.of_object(object);
             (room.saturating_add(takes), copied.saturating_add(copies))
         })
@@ -222,10 +222,10 @@ impl GpuRoom {
 
     /// Returns the shortage for an instance with these needs whose tensors take `room` bytes.
     pub fn lacks(&self, needs: &GpuNeeds, room: u64) -> GpuShortage {
-        let own = needs.own_bytes.saturating_sub(self.own_bytes);
+        let own_bytes = needs.own_bytes.saturating_sub(self.own_bytes);
         let tensors = room.saturating_sub(self.tensor_bytes);
         GpuShortage {
-            bytes: own.saturating_add(tensors),
+            bytes: own_bytes.saturating_add(tensors),
             share_permille: needs.share_permille.saturating_sub(self.share_permille),
         }
     }
@@ -276,8 +276,8 @@ mod tests {
     }
 
     fn tensors(all: &[(&[u8], u64)]) -> ModelTensors {
-        let each = all.iter().map(|(name, bytes)| (ObjectId::of(name), *bytes));
-        ModelTensors::try_new(each).unwrap()
+        let objects = all.iter().map(|(name, bytes)| (ObjectId::of(name), *bytes));
+        ModelTensors::try_new(objects).unwrap()
     }
 
     fn needs(own_bytes: u64, share_permille: u32) -> GpuNeeds {

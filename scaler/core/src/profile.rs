@@ -76,8 +76,8 @@ impl Profile {
 
     /// Smallest objective that some configuration meets, in microseconds.
     pub fn least_slo_us(&self) -> u64 {
-        let each = self.0.iter().map(Configuration::least_slo_us);
-        each.min().unwrap_or(u64::MAX)
+        let times = self.0.iter().map(Configuration::least_slo_us);
+        times.min().unwrap_or(u64::MAX)
     }
 }
 
@@ -112,21 +112,21 @@ mod tests {
             rate_millis: None,
             gpu: None,
         };
-        let one = r#"{"cpu_millis":1000,"own_bytes":10,"shared_bytes":20,"batch":1,"concurrency":1,"latency_us":50000}"#;
-        let profile: Profile = serde_json::from_str(&format!("[{one}]")).unwrap();
+        let row = r#"{"cpu_millis":1000,"own_bytes":10,"shared_bytes":20,"batch":1,"concurrency":1,"latency_us":50000}"#;
+        let profile: Profile = serde_json::from_str(&format!("[{row}]")).unwrap();
         assert_eq!(
             profile.configurations(),
             [Configuration::try_new(spec).unwrap()]
         );
-        assert_eq!(serde_json::to_string(&profile).unwrap(), format!("[{one}]"));
+        assert_eq!(serde_json::to_string(&profile).unwrap(), format!("[{row}]"));
         for (text, says) in [
             ("[]".to_owned(), "found 0"),
-            (format!("[{one},{one}]"), "configurations 0 and 1"),
+            (format!("[{row},{row}]"), "configurations 0 and 1"),
             (
-                format!("[{}]", one.replace(":50000", ":0")),
+                format!("[{}]", row.replace(":50000", ":0")),
                 "`latency_us` is 0",
             ),
-            (format!("[{}]", one.replace("own", "extra")), "extra_bytes"),
+            (format!("[{}]", row.replace("own", "extra")), "extra_bytes"),
         ] {
             let error = serde_json::from_str::<Profile>(&text).unwrap_err();
             assert!(error.to_string().contains(says), "{error}");

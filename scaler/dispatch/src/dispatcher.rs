@@ -15,7 +15,7 @@ use crate::rejection::Rejection;
 use crate::rules::Rules;
 use crate::waiting::{Request, Waiting};
 
-/// Time after which a refused client may try again where no instance says more, in microseconds.
+/// Time after which a refused client may try again where no instance suggests another, in microseconds.
 const RETRY_US: u64 = 1_000_000;
 
 /// A request that the owner must send to an instance.
@@ -104,7 +104,7 @@ impl Dispatcher {
         }
     }
 
-    /// Forgets an instance. The owner still says how its requests end.
+    /// Forgets an instance. The owner still reports how its requests end.
     pub fn remove_instance(&mut self, id: InstanceId) {
         self.instances.remove(&id);
     }
@@ -331,7 +331,7 @@ impl Dispatcher {
         });
     }
 
-    /// Forgets a request whose client left, waiting or dispatched. This says nothing about its
+    /// Forgets a request whose client left, waiting or dispatched. This implies nothing about its
     /// instance.
     pub fn cancel(&mut self, id: RequestId) {
         if self.waiting.remove(id).is_some() {
@@ -446,7 +446,7 @@ impl Dispatcher {
         })
     }
 
-    /// Returns the reason one more request is refused. `starts` says that it would get an instance at
+    /// Returns the reason one more request is refused. `starts` means that it would get an instance at
     /// once.
     fn admit(&self, now_us: u64, wait_us: u64, starts: bool) -> Result<(), Rejection> {
         let waiting = self.waiting.len();

@@ -63,7 +63,7 @@ impl Health {
         }
     }
 
-    /// Counts a failure. `unreachable` alone ejects, as does a failure on probation; `allowed` says
+    /// Counts a failure. `unreachable` alone ejects, as does a failure on probation; `allowed` means
     /// that one more instance may be ejected.
     pub(crate) fn failed(
         &mut self,

@@ -254,29 +254,36 @@ mod tests {
 
     #[test]
     fn a_batch_is_open_until_it_is_full_or_starts() {
-        let mut one = instance(3, 1);
-        assert!(!one.has_open_batch(0));
-        assert_eq!(one.estimate_us(0), 70_000, "a batch alone waits for others");
-        one.take(0, 1);
-        assert!(one.has_open_batch(19_999) && !one.has_open_batch(20_000));
-        assert_eq!(one.estimate_us(15_000), 55_000);
-        one.take(15_000, 2);
+        let mut batched = instance(3, 1);
+        assert!(!batched.has_open_batch(0));
         assert_eq!(
-            one.estimate_us(15_000),
+            batched.estimate_us(0),
+            70_000,
+            "a batch alone waits for others"
+        );
+        batched.take(0, 1);
+        assert!(batched.has_open_batch(19_999) && !batched.has_open_batch(20_000));
+        assert_eq!(batched.estimate_us(15_000), 55_000);
+        batched.take(15_000, 2);
+        assert_eq!(
+            batched.estimate_us(15_000),
             50_000,
             "the third request starts the batch"
         );
-        one.take(16_000, 3);
-        assert!(!one.has_open_batch(16_000));
+        batched.take(16_000, 3);
+        assert!(!batched.has_open_batch(16_000));
     }
 
     #[test]
     fn a_batch_without_a_free_thread_stays_open() {
-        let mut one = instance(2, 1);
-        one.take(0, 1);
-        one.take(0, 2);
-        one.take(0, 3);
-        assert!(one.has_open_batch(40_000), "the first batch still runs");
+        let mut threaded = instance(2, 1);
+        threaded.take(0, 1);
+        threaded.take(0, 2);
+        threaded.take(0, 3);
+        assert!(
+            threaded.has_open_batch(40_000),
+            "the first batch still runs"
+        );
     }
 
     #[test]
@@ -285,14 +292,14 @@ mod tests {
             slow_start_us: 1_000,
             ..rules()
         };
-        let mut one = instance(1, 1);
-        assert_eq!(one.weight(0, &slow), 2_000_000);
-        assert_eq!(one.weight(500, &slow), 11_000_000);
-        assert_eq!(one.weight(1_000, &slow), 20_000_000);
+        let mut fresh = instance(1, 1);
+        assert_eq!(fresh.weight(0, &slow), 2_000_000);
+        assert_eq!(fresh.weight(500, &slow), 11_000_000);
+        assert_eq!(fresh.weight(1_000, &slow), 20_000_000);
         for _ in 0..50 {
-            one.slowdown.observe(100_000, 50_000);
+            fresh.slowdown.observe(100_000, 50_000);
         }
-        assert!((10_000_000..10_300_000).contains(&one.weight(1_000, &slow)));
+        assert!((10_000_000..10_300_000).contains(&fresh.weight(1_000, &slow)));
     }
 
     #[test]

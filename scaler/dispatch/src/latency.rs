@@ -26,7 +26,7 @@ impl Slowdown {
     }
 
     /// Factor by which the instance is slower than profiled, in thousandths, at least 1,000. A faster
-    /// one gets no more than its profile says: its latency at low load says little about its capacity.
+    /// one gets no more than its profile states: its latency at low load says little about its capacity.
     pub(crate) fn permille(self) -> u64 {
         self.0.max(AS_PROFILED)
     }

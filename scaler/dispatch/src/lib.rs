@@ -2,7 +2,7 @@
 //!
 //! Pure and deterministic: no I/O, no clock, no threads, no random numbers. Times are microseconds
 //! since any fixed moment, and arguments. A [`Dispatcher`] has the queue and the instances of one
-//! function; its owner tells it about requests, instances and outcomes, and carries out what
+//! function; its owner passes on requests, instances and outcomes, and carries out what
 //! [`Dispatcher::start`] and [`Dispatcher::dispatch`] return.
 //!
 //! - **Queue.** Requests wait in the order of their deadlines: arrival plus the function's SLO. The

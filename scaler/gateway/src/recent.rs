@@ -114,15 +114,15 @@ mod tests {
         for ms in 1..=100 {
             of.served(Duration::from_millis(ms), begin);
         }
-        let found = of.latency(begin).unwrap();
-        for (found, exact) in [
-            (found.p50_ms, 50.0),
-            (found.p95_ms, 95.0),
-            (found.p99_ms, 99.0),
+        let latency = of.latency(begin).unwrap();
+        for (latency, exact) in [
+            (latency.p50_ms, 50.0),
+            (latency.p95_ms, 95.0),
+            (latency.p99_ms, 99.0),
         ] {
             assert!(
-                (exact..=exact * RATIO).contains(&found),
-                "{found} for {exact}"
+                (exact..=exact * RATIO).contains(&latency),
+                "{latency} for {exact}"
             );
         }
         of.served(Duration::from_millis(7), begin + PART * 3);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tetris_scaler_dispatch::Rejection;
 use thiserror::Error;
 
-/// Time after which a client may try again where no instance says more.
+/// Time after which a client may try again where no instance suggests another.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The reason a request got no instance.

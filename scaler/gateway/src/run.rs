@@ -122,12 +122,12 @@ pub async fn run_until(
     let certificate = config.tls.as_ref().map(Certificate::read).transpose()?;
     let certificate = certificate.map(Arc::new);
     let clients = listen("listen", args.listen).await?;
-    let own = listen("metrics-listen", args.metrics_listen).await?;
+    let metrics_listener = listen("metrics-listen", args.metrics_listen).await?;
     let picker = picker::listen(args.picker_listen).await?;
     let of_picker = picker.as_ref().map(TcpListener::local_addr).transpose();
     serving(Addresses {
         clients: clients.local_addr().map_err(RunError::Address)?,
-        own: own.local_addr().map_err(RunError::Address)?,
+        own: metrics_listener.local_addr().map_err(RunError::Address)?,
         picker: of_picker.map_err(RunError::Address)?,
     });
     let metrics = Metrics::new();
@@ -224,7 +224,13 @@ pub async fn run_until(
     };
     // Loads are reported until the last request has ended.
     let limits = ConnectionLimits::default();
-    let reporting = serve(own, Plain, pages::router(pages), limits, until(end.clone()));
+    let reporting = serve(
+        metrics_listener,
+        Plain,
+        pages::router(pages),
+        limits,
+        until(end.clone()),
+    );
     let (served, (), (), ()) = tokio::join!(proxying, following, reporting, farewell);
     served
 }
@@ -245,11 +251,11 @@ async fn follow(
 ) {
     loop {
         tokio::time::sleep(FOLLOW).await;
-        let found = modified(path);
-        if found == known {
+        let stamp = modified(path);
+        if stamp == known {
             continue;
         }
-        known = found;
+        known = stamp;
         match Config::read(path) {
             Ok(config) => {
                 proxy.set_routes(&functions.update(&config));

@@ -76,12 +76,12 @@ async fn main() -> Result<()> {
     if u64::from(args.exit_at) == concurrency {
         bail!("no use for {concurrency} threads");
     }
-    let own = vec![1_u8; (args.own_mib + args.thread_mib * concurrency as usize) << 20];
+    let memory = vec![1_u8; (args.own_mib + args.thread_mib * concurrency as usize) << 20];
     let server = Server {
         batch,
         lanes: Semaphore::new(args.lanes),
         answered: 0.into(),
-        _own: own,
+        _own: memory,
         _mapped: map_all(args.store.as_ref())?,
         args,
     };

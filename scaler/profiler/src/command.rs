@@ -36,8 +36,8 @@ impl Placement {
     pub fn arguments(&self, command: &[String]) -> Vec<String> {
         let values = self.values();
         let replaced = |argument: &String| {
-            let each = values.iter();
-            each.fold(argument.clone(), |text, (name, _, value)| {
+            let placeholders = values.iter();
+            placeholders.fold(argument.clone(), |text, (name, _, value)| {
                 text.replace(name, value)
             })
         };

@@ -85,8 +85,8 @@ mod tests {
             p99: 198,
         };
         assert_eq!(latency, expected);
-        let one = LatencyMicros::of(&mut [7]).unwrap();
-        assert_eq!((one.p50, one.p99), (7, 7));
+        let single = LatencyMicros::of(&mut [7]).unwrap();
+        assert_eq!((single.p50, single.p99), (7, 7));
         assert_eq!(LatencyMicros::of(&mut [0]).unwrap().p50, 1);
         assert_eq!(LatencyMicros::of(&mut []), None);
     }

@@ -137,9 +137,9 @@ fn saturated(setting: Setting, measured: &[Measurement]) -> Option<RuledOut> {
 /// have the same CPU.
 fn dominates(one: &Measurement, other: &Measurement) -> bool {
     let as_good = |percentile| {
-        let one = one.configuration(percentile, 0).ok()?;
+        let ours = one.configuration(percentile, 0).ok()?;
         let other = other.configuration(percentile, 0).ok()?;
-        Some(one.rate() >= other.rate() && one.least_slo_us() <= other.least_slo_us())
+        Some(ours.rate() >= other.rate() && ours.least_slo_us() <= other.least_slo_us())
     };
     one.own_bytes <= other.own_bytes
         && Percentile::ALL

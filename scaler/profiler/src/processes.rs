@@ -27,8 +27,8 @@ fn group_of(stat: &str) -> Option<i32> {
 
 /// Returns the files that any of the processes maps.
 pub(crate) fn mapped_files(processes: &[u32]) -> HashSet<FileKey> {
-    let each = processes.iter();
-    let maps = each.filter_map(|process| fs::read_to_string(format!("/proc/{process}/maps")).ok());
+    let pids = processes.iter();
+    let maps = pids.filter_map(|process| fs::read_to_string(format!("/proc/{process}/maps")).ok());
     maps.flat_map(|maps| maps.lines().filter_map(mapped_file).collect::<Vec<_>>())
         .collect()
 }
@@ -48,12 +48,14 @@ fn mapped_file(line: &str) -> Option<FileKey> {
 /// forks by proportion, and page tables.
 pub(crate) fn own_bytes(processes: &[u32]) -> u64 {
     let read = |process, file| fs::read_to_string(format!("/proc/{process}/{file}"));
-    let each = processes.iter().map(|process| {
+    let per_process = processes.iter().map(|process| {
         let rollup = read(process, "smaps_rollup").unwrap_or_default();
         let status = read(process, "status").unwrap_or_default();
         kib(&rollup, "Pss_Anon:").saturating_add(kib(&status, "VmPTE:"))
     });
-    each.fold(0, u64::saturating_add).saturating_mul(1_024)
+    per_process
+        .fold(0, u64::saturating_add)
+        .saturating_mul(1_024)
 }
 
 fn kib(text: &str, key: &str) -> u64 {
@@ -99,7 +101,7 @@ mod tests {
         assert_eq!(kib(rollup, "Pss_Anon:"), 300);
         assert_eq!(kib("VmPTE:\t    88 kB\n", "VmPTE:"), 88);
         assert_eq!(kib("VmPTE:", "VmPTE:"), 0);
-        let own = own_bytes(&[std::process::id()]);
-        assert!(own > 10_000, "{own}");
+        let bytes = own_bytes(&[std::process::id()]);
+        assert!(bytes > 10_000, "{bytes}");
     }
 }

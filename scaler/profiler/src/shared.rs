@@ -51,8 +51,8 @@ impl SharedPart {
     /// Returns the largest objects, up to the maximum that a profile lists, and the size of the
     /// others in bytes.
     pub fn listed(&self) -> (Vec<ProfiledObject>, u64) {
-        let each = self.objects.iter();
-        let mut objects: Vec<_> = each
+        let sizes = self.objects.iter();
+        let mut objects: Vec<_> = sizes
             .map(|(id, &bytes)| ProfiledObject {
                 id: id.clone(),
                 bytes,
@@ -151,25 +151,28 @@ mod tests {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
         let before = SystemTime::now();
-        let held = store.publish(&[1; 5_000], Access::ReadOnly).unwrap();
-        let again = store.map(&held.object, Access::CopyOnWrite).unwrap();
+        let mapped = store.publish(&[1; 5_000], Access::ReadOnly).unwrap();
+        let again = store.map(&mapped.object, Access::CopyOnWrite).unwrap();
         drop(store.publish(&[2; 6_000], Access::ReadOnly).unwrap());
         let shared = SharedStore::open(dir.path()).unwrap();
-        let own = [std::process::id()];
-        let found = shared
-            .mapped_by(&own, before - std::time::Duration::from_secs(1))
+        let pids = [std::process::id()];
+        let before_map = shared
+            .mapped_by(&pids, before - std::time::Duration::from_secs(1))
             .unwrap();
-        assert!(found.published_since);
-        assert_eq!((found.shared.len(), found.shared.bytes()), (1, 5_000));
-        let (listed, rest) = found.shared.listed();
+        assert!(before_map.published_since);
+        assert_eq!(
+            (before_map.shared.len(), before_map.shared.bytes()),
+            (1, 5_000)
+        );
+        let (listed, rest) = before_map.shared.listed();
         assert_eq!(
             (listed[0].id.clone(), rest),
-            (held.object.id.to_string(), 0)
+            (mapped.object.id.to_string(), 0)
         );
-        drop((held, again));
+        drop((mapped, again));
         let later = SystemTime::now() + std::time::Duration::from_secs(1);
-        let found = shared.mapped_by(&own, later).unwrap();
-        assert!(found.shared.is_empty() && !found.published_since);
+        let after_map = shared.mapped_by(&pids, later).unwrap();
+        assert!(after_map.shared.is_empty() && !after_map.published_since);
     }
 
     #[test]

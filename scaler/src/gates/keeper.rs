@@ -93,7 +93,7 @@ impl Keeper {
             }
         }
         let client = &self.client;
-        let each = due.into_iter().map(|(key, gate, waited)| async move {
+        let writes = due.into_iter().map(|(key, gate, waited)| async move {
             let written = timeout(REQUEST, open(client, &key, gate.opening(None, None))).await;
             let result = match written {
                 Ok(Ok(opened)) => Ok(opened),
@@ -105,7 +105,7 @@ impl Keeper {
             };
             (gate.uid, waited, result)
         });
-        let done: Vec<_> = futures::stream::iter(each)
+        let done: Vec<_> = futures::stream::iter(writes)
             .buffer_unordered(AT_ONCE)
             .collect()
             .await;

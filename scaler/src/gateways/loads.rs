@@ -16,7 +16,7 @@ use crate::state::Key;
 /// Time without an answer of a ready gateway after which loads are unknown.
 pub const SILENT_AFTER: Duration = Duration::from_secs(3);
 const SILENT_MS: u64 = SILENT_AFTER.as_millis() as u64;
-/// Time over which arrivals must be known before a mean of them says anything, in milliseconds.
+/// Time over which arrivals must be known before a mean of them is significant, in milliseconds.
 const LEAST_MEAN_MS: u64 = 1_000;
 /// Time for which arrivals are kept, in milliseconds: the mean ends at the last answer.
 const KEPT_MS: u64 = MEAN_MS + SILENT_MS;
@@ -125,8 +125,8 @@ impl GatewayLoads {
         };
         let from_ms = known.page.as_ref().map_or(now_ms, |(at_ms, _)| *at_ms);
         for (key, count) in risen {
-            let one = arrivals.entry(key).or_default();
-            one.add(from_ms, now_ms, count, KEPT_MS);
+            let counts = arrivals.entry(key).or_default();
+            counts.add(from_ms, now_ms, count, KEPT_MS);
         }
         let since = since_ms.get_or_insert(now_ms);
         // At the start, arrivals are counted once all gateways have answered.

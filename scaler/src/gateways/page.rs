@@ -200,15 +200,18 @@ mod tests {
     fn a_page_is_read_and_unknown_fields_are_ignored() {
         let page = Page::read(EXAMPLE.as_bytes(), "a").unwrap();
         assert_eq!((page.started_ms, page.at_ms), (7, 9));
-        let one = &page.functions[&Key::new("search", "embed")];
-        assert_eq!((one.requests, one.waiting, one.in_flight), (5, 3, 2));
-        assert_eq!(one.oldest_wait_ms, 120);
-        let latency = one.latency.unwrap();
+        let search = &page.functions[&Key::new("search", "embed")];
+        assert_eq!(
+            (search.requests, search.waiting, search.in_flight),
+            (5, 3, 2)
+        );
+        assert_eq!(search.oldest_wait_ms, 120);
+        let latency = search.latency.unwrap();
         assert_eq!(latency.at_us(Percentile::P50), 1_500);
         assert_eq!(latency.at_us(Percentile::P90), 20_000);
         assert_eq!(latency.at_us(Percentile::P95), 20_000);
         assert_eq!(latency.at_us(Percentile::P99), 30_250);
-        assert_eq!(one.outstanding["x"], 2);
+        assert_eq!(search.outstanding["x"], 2);
         assert_eq!(page.functions[&Key::new("search", "idle")].latency, None);
     }
 

@@ -37,7 +37,7 @@ pub struct Target {
 ///
 /// # Errors
 ///
-/// The [`NoTarget`] that tells why there is no number.
+/// The [`NoTarget`] with the reason there is no number.
 pub fn replicas(snapshot: &Snapshot, target: &Target) -> Result<u32, NoTarget> {
     if snapshot.decided_ms == 0 {
         return Err(NoTarget::Undecided);
@@ -158,9 +158,9 @@ impl TryFrom<ScaledObjectRef> for Target {
     fn try_from(mut from: ScaledObjectRef) -> Result<Self, NoTarget> {
         let mut field = |field, expected| {
             let found = from.scaler_metadata.remove(field);
-            let found = found.filter(|found| !found.is_empty());
-            let found = found.ok_or(NoTarget::MissingField { field, expected })?;
-            bounded(field, found)
+            let nonempty = found.filter(|found| !found.is_empty());
+            let value = nonempty.ok_or(NoTarget::MissingField { field, expected })?;
+            bounded(field, value)
         };
         Ok(Self {
             function: field(FUNCTION, "the name of an InferenceFunction")?,

@@ -65,7 +65,7 @@ impl Elector {
         }
     }
 
-    /// Requests the lease once. [`leadership`](Self::leadership) tells the result.
+    /// Requests the lease once. [`leadership`](Self::leadership) has the result.
     ///
     /// # Errors
     ///

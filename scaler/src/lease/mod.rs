@@ -2,7 +2,7 @@
 //!
 //! **Flow.** The lease comes with the manifests, without a holder. Replicas request it periodically. A replica takes the lease if it is free, its
 //! own, or not renewed for the duration that the holder wrote. The API server's resource versions
-//! let one write through. The holder requests a renewal five times within the duration, and
+//! admit one of concurrent writes. The holder requests a renewal five times within the duration, and
 //! releases the lease when it stops.
 //!
 //! **Guarantees.** [`Leadership::remaining`] ends [`Timing::margin`] before another replica takes

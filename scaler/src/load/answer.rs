@@ -200,8 +200,8 @@ mod tests {
     #[test]
     fn the_largest_latency_counts_and_series_without_requests_do_not() {
         let series = |values: &[&str]| {
-            let one = |value: &&str| format!(r#"{{"metric":{{}},"value":[1,"{value}"]}}"#);
-            let all: Vec<String> = values.iter().map(one).collect();
+            let sample = |value: &&str| format!(r#"{{"metric":{{}},"value":[1,"{value}"]}}"#);
+            let all: Vec<String> = values.iter().map(sample).collect();
             latency(&body("vector", &format!("[{}]", all.join(","))))
         };
         assert_eq!(series(&["0.05", "NaN", "0.2"]), Ok(200_000));
@@ -209,10 +209,10 @@ mod tests {
         assert_eq!(series(&["NaN"]), Err(LoadError::Empty));
         assert_eq!(series(&[]), Err(LoadError::Empty));
         for value in ["-1", "+Inf", "1e300", "soon"] {
-            let found = series(&["0.1", value]);
+            let answer = series(&["0.1", value]);
             assert!(
-                matches!(found, Err(LoadError::NotALatency { .. })),
-                "{value}: {found:?}"
+                matches!(answer, Err(LoadError::NotALatency { .. })),
+                "{value}: {answer:?}"
             );
         }
     }
@@ -220,13 +220,13 @@ mod tests {
     #[test]
     fn what_is_not_a_load_is_not_known() {
         for value in ["NaN", "+Inf", "-1", "1e10", "many", ""] {
-            let one = format!(r#"[{{"metric":{{"pod":"a"}},"value":[1,"{value}"]}}]"#);
-            let found = total(&body("vector", &one));
+            let sample = format!(r#"[{{"metric":{{"pod":"a"}},"value":[1,"{value}"]}}]"#);
+            let answer = total(&body("vector", &sample));
             assert!(
-                matches!(found, Err(LoadError::NotALoad { .. })),
-                "{value}: {found:?}"
+                matches!(answer, Err(LoadError::NotALoad { .. })),
+                "{value}: {answer:?}"
             );
-            assert_eq!(by_pod(&body("vector", &one)), Ok(BTreeMap::new()));
+            assert_eq!(by_pod(&body("vector", &sample)), Ok(BTreeMap::new()));
         }
         assert_eq!(total(&body("vector", "[]")), Err(LoadError::Empty));
         assert!(matches!(
@@ -239,10 +239,10 @@ mod tests {
             "[1]",
             r#"{"data":{"resultType":"vector","result":7}}"#,
         ] {
-            let found = total(text.as_bytes());
+            let answer = total(text.as_bytes());
             assert!(
-                matches!(found, Err(LoadError::Malformed { .. })),
-                "{text}: {found:?}"
+                matches!(answer, Err(LoadError::Malformed { .. })),
+                "{text}: {answer:?}"
             );
         }
     }

@@ -74,7 +74,7 @@ impl Prometheus {
     ///
     /// # Errors
     ///
-    /// The [`LoadError`] that tells why the load is unknown.
+    /// The [`LoadError`] with the reason the load is unknown.
     pub async fn load(&self, query: &str) -> Result<Rate, LoadError> {
         total(&self.ask(query).await?)
     }
@@ -83,7 +83,7 @@ impl Prometheus {
     ///
     /// # Errors
     ///
-    /// The [`LoadError`] that tells why the loads are unknown.
+    /// The [`LoadError`] with the reason the loads are unknown.
     pub async fn loads_by_pod(&self, query: &str) -> Result<BTreeMap<String, Rate>, LoadError> {
         by_pod(&self.ask(query).await?)
     }
@@ -92,7 +92,7 @@ impl Prometheus {
     ///
     /// # Errors
     ///
-    /// The [`LoadError`] that tells why the latency is unknown.
+    /// The [`LoadError`] with the reason the latency is unknown.
     pub async fn latency_us(&self, query: &str) -> Result<u64, LoadError> {
         latency(&self.ask(query).await?)
     }
@@ -179,11 +179,11 @@ fn certificates(path: &Path) -> Result<Vec<Certificate>, PrometheusError> {
         problem,
     };
     let text = std::fs::read(path).map_err(|error| problem(error.to_string()))?;
-    let found = Certificate::from_pem_bundle(&text).map_err(|error| problem(error.to_string()))?;
-    if found.is_empty() {
+    let roots = Certificate::from_pem_bundle(&text).map_err(|error| problem(error.to_string()))?;
+    if roots.is_empty() {
         return Err(problem("found no certificate in PEM".to_owned()));
     }
-    Ok(found)
+    Ok(roots)
 }
 
 fn unreachable(problem: &str) -> LoadError {

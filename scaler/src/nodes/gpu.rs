@@ -79,7 +79,7 @@ pub(super) fn gpus(entries: Vec<GpuEntry>) -> Result<Vec<NodeGpu>, PageError> {
         return Err(PageError::Gpus(found));
     }
     let usable = entries.into_iter().filter(|gpu| gpu.usable);
-    let each = usable.map(|gpu| {
+    let read_gpus = usable.map(|gpu| {
         let kind = gpu.kind.parse::<GpuType>();
         let kind = kind.map_err(|error| PageError::GpuType {
             uuid: shown(&gpu.uuid, MAX_SHOWN),
@@ -99,5 +99,5 @@ pub(super) fn gpus(entries: Vec<GpuEntry>) -> Result<Vec<NodeGpu>, PageError> {
             uuid: gpu.uuid,
         })
     });
-    each.collect()
+    read_gpus.collect()
 }

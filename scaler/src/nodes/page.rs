@@ -103,18 +103,18 @@ impl Page {
                 mount.free_bytes = mount.free_bytes.max(free);
                 let reclaimable = store.reclaimable_bytes;
                 mount.reclaimable_bytes = mount.reclaimable_bytes.saturating_add(reclaimable);
-                let own = free.saturating_add(reclaimable).min(capacity);
+                let usable = free.saturating_add(reclaimable).min(capacity);
                 let stores = &mut page.room.get_or_insert_default().stores;
                 let known = stores.entry(store.name).or_default();
-                *known = own.max(*known);
+                *known = usable.max(*known);
             }
         }
         if let Some(room) = &mut page.room {
-            let each = mounts.values().map(|mount| {
+            let free = mounts.values().map(|mount| {
                 let free = mount.free_bytes.saturating_add(mount.reclaimable_bytes);
                 free.min(mount.capacity_bytes)
             });
-            room.free_bytes = each.fold(0, u64::saturating_add);
+            room.free_bytes = free.fold(0, u64::saturating_add);
         }
         Ok(page)
     }

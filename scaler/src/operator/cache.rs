@@ -46,7 +46,7 @@ impl<V: PartialEq> Cache<V> {
         records.synced.then(|| Arc::clone(&records.current))
     }
 
-    /// Takes in what `events` brings, until it ends. `changed` is told when something is different; `outage`, what
+    /// Takes in what `events` brings, until it ends. `changed` is notified when something is different; `outage`, what
     /// goes wrong: the watch goes on by itself, after the time that the server asks for.
     pub async fn follow<K: ResourceExt>(
         &self,

@@ -31,7 +31,7 @@ const POLLS_PER_MEASUREMENT: u32 = 4;
 struct Told {
     /// Classes of the errors of each gateway since its last answer: each is news once.
     errors: BTreeMap<String, BTreeSet<&'static str>>,
-    /// Loads that passes were told of: the rate, or the reason it is unknown.
+    /// Loads that passes have seen: the rate, or the reason it is unknown.
     loads: BTreeMap<Key, Result<Rate, &'static str>>,
     /// Times of the last wakes, in monotonic milliseconds.
     wakes: BTreeMap<Key, u64>,
@@ -152,7 +152,7 @@ fn has_instances(snapshot: &Snapshot, function: &Key) -> bool {
     replicas.is_some_and(|replicas| replicas.values().any(|count| *count > 0))
 }
 
-/// Measures all functions whose load gateways count, and tells passes of loads that changed.
+/// Measures all functions whose load gateways count, and passes on loads that changed.
 fn measure(operator: &Operator, shared: &Shared, told: &mut Told) {
     let now_ms = shared.clock();
     let (ready, answering) = shared.gateways.counts(now_ms);

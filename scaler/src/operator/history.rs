@@ -53,7 +53,7 @@ struct Failures {
 impl Failures {
     fn update(&mut self, failing: &Failing, now_ms: u64) {
         let is_new = failing.replaced.iter().any(|(pod, trouble)| {
-            // A lost node says nothing about other instances.
+            // A lost node implies nothing about other instances.
             *trouble != Trouble::NodeLost && !self.known.contains(pod)
         });
         if is_new {
@@ -93,15 +93,15 @@ impl History {
 
     /// Returns true if its replacements had enough time.
     pub fn gives_up(&self, function: &Key, now_ms: u64) -> bool {
-        let one = self.functions.get(function);
-        let since = one.and_then(|function| function.retiring_since_ms);
+        let history = self.functions.get(function);
+        let since = history.and_then(|function| function.retiring_since_ms);
         since.is_some_and(|since| now_ms.saturating_sub(since) >= PATIENCE_MS)
     }
 
     /// Returns true if its status may be written only for its numbers.
     pub fn may_report(&self, function: &Key, now_ms: u64) -> bool {
-        let one = self.functions.get(function);
-        let last = one.and_then(|function| function.reported_ms);
+        let history = self.functions.get(function);
+        let last = history.and_then(|function| function.reported_ms);
         last.is_none_or(|last| now_ms.saturating_sub(last) >= REFRESH_MS)
     }
 
@@ -127,18 +127,18 @@ impl History {
         let mut rest = std::mem::take(&mut self.functions);
         for plan in plans {
             let key = &plan.record.key;
-            let mut one = rest.remove(key).unwrap_or_default();
+            let mut history = rest.remove(key).unwrap_or_default();
             let decision = plan.state.as_ref().map(|state| &state.decision);
-            self.update(&mut one, decision, now_ms);
-            one.failures.update(&plan.failing, now_ms);
+            self.update(&mut history, decision, now_ms);
+            history.failures.update(&plan.failing, now_ms);
             if plan
                 .actions
                 .iter()
                 .any(|action| matches!(action, Action::Status(_)))
             {
-                one.reported_ms = Some(now_ms);
+                history.reported_ms = Some(now_ms);
             }
-            self.functions.insert(key.clone(), one);
+            self.functions.insert(key.clone(), history);
         }
     }
 
@@ -205,10 +205,12 @@ mod tests {
     #[test]
     fn replacing_waits_for_steadiness_backs_off_and_ends() {
         let (mut history, key) = (History::new(Some(1_000)), Key::new("blue", "f"));
-        let mut one = FunctionHistory::default();
+        let mut history_of_one = FunctionHistory::default();
         let mut see = |history: &mut History, outcome: &FunctionOutcome, rps, now| {
-            history.update(&mut one, Some(&decision(outcome, rps)), now);
-            history.functions.insert(Key::new("blue", "f"), one.clone());
+            history.update(&mut history_of_one, Some(&decision(outcome, rps)), now);
+            history
+                .functions
+                .insert(Key::new("blue", "f"), history_of_one.clone());
         };
         see(&mut history, &FunctionOutcome::Steady, 100, 0);
         assert!(!history.may_consolidate(&key, 999));
@@ -254,8 +256,8 @@ mod tests {
                     .map(|pod| ((*pod).to_owned(), Trouble::NodeLost)),
             );
             let failing = history.failing(&key, all, now);
-            let one = history.functions.entry(key.clone()).or_default();
-            one.failures.update(&failing, now);
+            let history_of_function = history.functions.entry(key.clone()).or_default();
+            history_of_function.failures.update(&failing, now);
             (failing.replaced.len(), failing.put_off.len())
         };
         assert_eq!(see(&["a", "b"], &[], 0), (2, 0), "at once");

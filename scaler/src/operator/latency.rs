@@ -4,7 +4,7 @@ use tetris_scaler_core::{InstanceView, Phase, Profile, Rate};
 
 use crate::load::LoadError;
 
-/// Deviation that says nothing, in percent of the profile's latency.
+/// Deviation without significance, in percent of the profile's latency.
 const TOLERANCE_PERCENT: u64 = 10;
 /// Maximum by which a load counts for more, in percent: capacity counts for at least half.
 const MOST_PERCENT: u64 = 100;
@@ -61,7 +61,7 @@ pub struct Smoothed {
 
 impl Smoothed {
     /// Follows `answer`, in microseconds, which came at `at_ms`. Without a new answer the latency
-    /// known `before` holds for a window: a query that fails once says nothing about the instances.
+    /// known `before` holds for a window: a query that fails once implies nothing about the instances.
     ///
     /// # Errors
     ///

@@ -138,7 +138,7 @@ impl Loads {
         {
             tracing::warn!(function = %record.key, "{error}; the measurement is ignored");
         }
-        let one = Measured {
+        let measured = Measured {
             uid: record.uid.clone(),
             window_ms,
             peak,
@@ -154,7 +154,7 @@ impl Loads {
                 is_demanded,
             },
         };
-        all.insert(record.key.clone(), one);
+        all.insert(record.key.clone(), measured);
     }
 
     /// Returns the reading at `now_ms`. A reading older than `stale_ms` is unknown.

@@ -14,7 +14,7 @@ pub(super) type HeldOnGpus = BTreeMap<(usize, usize), BTreeMap<ObjectId, u64>>;
 
 /// Returns the tensors that instances have on their GPUs.
 pub(super) fn held_on_gpus(functions: &[FunctionView], instances: &[InstanceView]) -> HeldOnGpus {
-    let mut held = HeldOnGpus::new();
+    let mut gpus_held = HeldOnGpus::new();
     let mut seen = BTreeSet::new();
     for instance in instances {
         let (Some(node), Some(gpu)) = (instance.node, instance.gpu) else {
@@ -23,10 +23,10 @@ pub(super) fn held_on_gpus(functions: &[FunctionView], instances: &[InstanceView
         let function = functions.get(instance.function);
         if let Some(function) = function.filter(|_| seen.insert((node, gpu, instance.function))) {
             let objects = function.model.tensors.objects().iter().copied();
-            held.entry((node, gpu)).or_default().extend(objects);
+            gpus_held.entry((node, gpu)).or_default().extend(objects);
         }
     }
-    held
+    gpus_held
 }
 
 /// Returns the nodes with the resources that all pods leave but those that are `counted`, and with the
@@ -44,7 +44,7 @@ pub(super) fn node_views(
         sum.cpu_millis = sum.cpu_millis.saturating_add(pod.requests.cpu_millis);
         sum.memory_bytes = sum.memory_bytes.saturating_add(pod.requests.memory_bytes);
     }
-    let each = observed.nodes.values().enumerate().map(|(at, node)| {
+    let views = observed.nodes.values().enumerate().map(|(at, node)| {
         let taken = taken.get(node.name.as_str()).copied().unwrap_or_default();
         let all = node.allocatable;
         let free = Resources {
@@ -63,16 +63,16 @@ pub(super) fn node_views(
             accepts_new: node.accepts_new,
         }
     });
-    each.collect()
+    views.collect()
 }
 
 /// Returns the room of those `stores` that the node has.
 fn of_stores(room: &Room, stores: &BTreeSet<&str>) -> BTreeMap<String, u64> {
-    let each = stores.iter().filter_map(|&store| {
+    let rooms = stores.iter().filter_map(|&store| {
         let bytes = room.stores.get(store)?;
         Some((store.to_owned(), *bytes))
     });
-    each.collect()
+    rooms.collect()
 }
 
 /// Returns the GPUs of a node, without the tensors that instances hold.
@@ -82,6 +82,6 @@ fn gpus<'a>(
     held: impl Fn(usize) -> Option<&'a BTreeMap<ObjectId, u64>>,
 ) -> Vec<GpuView> {
     let gpus = observed.gpus.get(node).map_or(&[][..], |gpus| &**gpus);
-    let each = gpus.iter().enumerate();
-    each.map(|(at, gpu)| gpu.view(held(at))).collect()
+    let numbered = gpus.iter().enumerate();
+    numbered.map(|(at, gpu)| gpu.view(held(at))).collect()
 }

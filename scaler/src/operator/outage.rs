@@ -1,4 +1,4 @@
-//! A watch that fails: what is told of it, and how long the API server asks to be left alone.
+//! A watch that fails: what is logged of it, and how long the API server asks to be left alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Outage {
         self.put_off = None;
     }
 
-    /// Tells of `error`, and returns how long the server asks to be left alone.
+    /// Logs `error`, and returns how long the server asks to be left alone.
     ///
     /// A server that starts, or has a new kind of resource, puts requests off until its storage is initialized: nothing
     /// is wrong unless that lasts.

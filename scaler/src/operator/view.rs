@@ -92,8 +92,8 @@ impl Assembled {
         let counted = pods.filter_map(|(_, source)| source.pod.as_ref()).collect();
         let stores = assembled.functions.iter();
         let stores = stores.map(|entry| entry.model.store.as_str()).collect();
-        let held = held_on_gpus(&assembled.functions, &assembled.instances);
-        assembled.nodes = node_views(observed, &counted, &stores, &held);
+        let gpus_held = held_on_gpus(&assembled.functions, &assembled.instances);
+        assembled.nodes = node_views(observed, &counted, &stores, &gpus_held);
         let hostnames = observed.nodes.values().map(|node| node.hostname.clone());
         assembled.hostnames = hostnames.collect();
         assembled

@@ -40,10 +40,10 @@ fn meets(one: &NodeSelectorRequirement, found: Option<&str>) -> bool {
     let is_listed = || values.iter().any(|value| Some(value.as_str()) == found);
     let compare = |holds: fn(i64, i64) -> bool| {
         let bound = values.first().and_then(|value| value.parse().ok());
-        let found = found.and_then(|found| found.parse().ok());
-        found
+        let number = found.and_then(|found| found.parse().ok());
+        number
             .zip(bound)
-            .is_some_and(|(found, bound)| holds(found, bound))
+            .is_some_and(|(number, bound)| holds(number, bound))
     };
     match one.operator.as_str() {
         "In" => is_listed(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use tetris_scaler_core::Rate;
+use tetris_scaler_core::{Rate, RateError};
 
 /// Arguments of `plan`.
 #[derive(Debug, Clone, Args)]
@@ -59,18 +59,36 @@ pub struct LoadOverride {
     pub load: Rate,
 }
 
-impl FromStr for LoadOverride {
-    type Err = String;
+/// The reason that a text is no load of a function.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadOverrideError {
+    /// There is no name, or no number.
+    #[error("expected NAME=RPS, such as bert=120")]
+    Form,
+    /// The load is no number.
+    #[error("{found:?} is not a number, expected requests per second")]
+    Number {
+        /// The text behind the name.
+        found: String,
+    },
+    /// The load is out of range.
+    #[error(transparent)]
+    Rate(#[from] RateError),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for LoadOverride {
+    type Err = LoadOverrideError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (function, rps) = text
             .rsplit_once('=')
             .filter(|(function, _)| !function.is_empty())
-            .ok_or_else(|| "expected NAME=RPS, such as bert=120".to_owned())?;
-        let number: f64 = rps
-            .parse()
-            .map_err(|_| format!("{rps:?} is not a number, expected requests per second"))?;
-        let load = Rate::try_from_rps_f64(number).map_err(|error| error.to_string())?;
+            .ok_or(LoadOverrideError::Form)?;
+        let number: f64 = rps.parse().map_err(|_| LoadOverrideError::Number {
+            found: rps.to_owned(),
+        })?;
+        let load = Rate::try_from_rps_f64(number)?;
         Ok(Self {
             function: function.to_owned(),
             load,
@@ -94,7 +112,7 @@ mod tests {
             ("bert=-1", "from 0"),
             ("bert=NaN", "from 0"),
         ] {
-            let error = text.parse::<LoadOverride>().unwrap_err();
+            let error = text.parse::<LoadOverride>().unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
         }
     }

@@ -54,15 +54,16 @@ pub(super) fn candidates(
     };
     let configurations = function.model.profile.configurations().iter();
     let names = function.names.iter();
-    let each = configurations.zip(names).enumerate();
-    each.map(|(index, (one, name))| Candidate {
-        configuration: name.clone(),
-        cost_bytes_per_rps: all.cost_per_rps(one),
-        alone_replicas: all.alone(one),
-        alone_cost_bytes: u128::from(all.alone(one)) * u128::from(all.cost(one)),
-        verdict: all.verdict(index, one, replicas(index)),
-    })
-    .collect()
+    let named = configurations.zip(names).enumerate();
+    named
+        .map(|(index, (one, name))| Candidate {
+            configuration: name.clone(),
+            cost_bytes_per_rps: all.cost_per_rps(one),
+            alone_replicas: all.alone(one),
+            alone_cost_bytes: u128::from(all.alone(one)) * u128::from(all.cost(one)),
+            verdict: all.verdict(index, one, replicas(index)),
+        })
+        .collect()
 }
 
 struct All<'a> {
@@ -125,13 +126,13 @@ impl All<'_> {
         let slo = self.function.model.slo;
         let all = self.function.model.profile.configurations().iter();
         let mut others = all.zip(&self.function.names).enumerate();
-        let found = others.find(|(other, (better, _))| {
+        let better = others.find(|(other, (better, _))| {
             *other != index
                 && self.is_allowed(*other)
                 && better.meets(slo)
                 && dominates(better, one)
         });
-        found.map(|(_, (_, name))| name.clone())
+        better.map(|(_, (_, name))| name.clone())
     }
 }
 

@@ -3,19 +3,31 @@
 use std::collections::BTreeSet;
 
 use tetris_scaler_core::{
-    Configuration, Demand, GpuRoom, MemoryTerm, Node, NodeView, PlacementProblem, Rate, Weights,
-    place_as_published, solve,
+    Configuration, Demand, FieldError, GpuRoom, MemoryTerm, Node, NodeView, PlacementError,
+    PlacementProblem, Rate, SloTooTight, Weights, place_as_published, solve,
 };
 
 use super::figures::{Figures, Measured};
 use super::fit::Fit;
 use super::functions::Function;
 use super::problem::Problem;
+use crate::state::Key;
+
+/// The reason that there is no such plan.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoPlan {
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    #[error(transparent)]
+    Weights(#[from] FieldError),
+    #[error("{function}: {source}")]
+    Selection { function: Key, source: SloTooTight },
+}
 
 /// Plans by the published algorithm: DTS for each function alone, and each instance on the most
 /// similar node with room. It starts from empty nodes, and chooses among configurations that fit on
 /// some node.
-pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, String> {
+pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, NoPlan> {
     let functions = &problem.functions;
     let stores = functions.iter().map(|function| &*function.model.store);
     let stores: Vec<&str> = stores.collect::<BTreeSet<_>>().into_iter().collect();
@@ -35,7 +47,7 @@ pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, S
         .iter()
         .map(|node| self::node(node, &stores))
         .collect();
-    let placement = place_as_published(&PlacementProblem {
+    let mut placed = place_as_published(&PlacementProblem {
         demands: &demands,
         nodes: &nodes,
         inventory: &problem.cluster.inventory,
@@ -43,9 +55,8 @@ pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, S
         fixed: &[],
         start_cost_bytes: 0,
         max_trials: 0,
-    });
-    let placement = placement.map_err(|error| error.to_string())?;
-    let mut placed = placement.placed;
+    })?
+    .placed;
     for entry in &mut placed {
         entry.model = busy
             .get(entry.model)
@@ -65,24 +76,29 @@ pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, S
 
 /// Plans the least memory with a private copy of the model per instance, wherever it runs: the
 /// exact solution of the paper's integer program.
-pub(super) fn unshared(problem: &Problem, needed: &[Rate]) -> Result<Figures, String> {
+pub(super) fn unshared(problem: &Problem, needed: &[Rate]) -> Result<Figures, NoPlan> {
     let mut sum = Figures::default();
     for (function, needed) in problem.functions.iter().zip(needed) {
         let model = &function.model;
         let weights = Weights::try_new(model.alpha_bytes_per_millicore, MemoryTerm::Whole);
-        let weights = weights.map_err(|error| error.to_string())?;
         let profile = Fit::new(problem, function).profile();
-        let solution = solve(&profile, model.slo, *needed, weights)
-            .map_err(|error| format!("{}: {error}", function.key))?;
-        let own = solution.selection.choices.iter().map(|choice| {
-            let one = profile.configurations().get(choice.configuration);
-            u128::from(one.map_or(0, Configuration::private_bytes)) * u128::from(choice.count)
+        let solution = solve(&profile, model.slo, *needed, weights?).map_err(|source| {
+            let function = function.key.clone();
+            NoPlan::Selection { function, source }
+        })?;
+        let bytes = solution.selection.choices.iter().map(|choice| {
+            let configuration = profile.configurations().get(choice.configuration);
+            u128::from(configuration.map_or(0, Configuration::private_bytes))
+                * u128::from(choice.count)
         });
-        let own: u128 = own.sum();
+        let private_bytes: u128 = bytes.sum();
         sum.instances = sum.instances.saturating_add(solution.selection.instances());
         sum.cpu_millis += solution.selection.cpu_millis;
-        sum.own_bytes += own;
-        sum.tensor_bytes += solution.selection.memory_bytes.saturating_sub(own);
+        sum.own_bytes += private_bytes;
+        sum.tensor_bytes += solution
+            .selection
+            .memory_bytes
+            .saturating_sub(private_bytes);
         sum.cost += solution.selection.cost;
     }
     Ok(sum)

@@ -35,17 +35,17 @@ pub(super) fn functions(
     documents: &mut Documents,
     loads: &[LoadOverride],
 ) -> Result<Vec<Function>, PlanError> {
-    let found = std::mem::take(&mut documents.functions);
-    if found.is_empty() {
+    let functions_read = std::mem::take(&mut documents.functions);
+    if functions_read.is_empty() {
         let problem = "no InferenceFunction is given; add a file with one with -f".to_owned();
         return Err(PlanError::Missing { problem });
     }
-    let mut loads = overrides(loads, &found)?;
-    let each = found.into_iter().map(|(key, found)| {
+    let mut loads = overrides(loads, &functions_read)?;
+    let checked = functions_read.into_iter().map(|(key, functions_read)| {
         let load = loads.remove(&key);
-        function(key, found, load, &documents.profiles)
+        function(key, functions_read, load, &documents.profiles)
     });
-    each.collect()
+    checked.collect()
 }
 
 fn overrides(

@@ -43,11 +43,11 @@ pub(super) fn gpus(problem: &Problem, placed: &[Placed]) -> BTreeMap<usize, Vec<
     let with_gpu = |one: &&Placed| {
         let function = problem.functions.get(one.model);
         let all = function.map(|function| function.model.profile.configurations());
-        let one = all.and_then(|all| all.get(one.configuration));
-        one.is_some_and(|function| function.gpu().is_some())
+        let of_model = all.and_then(|all| all.get(one.configuration));
+        of_model.is_some_and(|function| function.gpu().is_some())
     };
-    let each = placed.iter().filter(with_gpu);
-    let instances = each.flat_map(|entry| (0..entry.count).map(move |_| instance(entry)));
+    let with_gpus = placed.iter().filter(with_gpu);
+    let instances = with_gpus.flat_map(|entry| (0..entry.count).map(move |_| instance(entry)));
     let instances: Vec<InstanceView> = instances.collect();
     let places = gpu_places(&View {
         instances: &instances,

@@ -44,20 +44,20 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, PlanError> {
     if !fs::metadata(path).map_err(io_error(path))?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(path).map_err(io_error(path))? {
         let file = entry.map_err(io_error(path))?.path();
         let extension = file.extension().and_then(|extension| extension.to_str());
         if matches!(extension, Some("yaml" | "yml" | "json")) {
-            found.push(file);
+            paths.push(file);
         }
     }
-    if found.is_empty() {
+    if paths.is_empty() {
         let path = path.to_owned();
         return Err(PlanError::EmptyDirectory { path });
     }
-    found.sort();
-    Ok(found)
+    paths.sort();
+    Ok(paths)
 }
 
 fn read(path: &Path, from: impl Read, into: &mut Vec<Document>) -> Result<(), PlanError> {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use tetris_scaler_core::{Configuration, FunctionDecision, FunctionOutcome, FunctionView, Rate};
 
 use super::candidates::{Candidate, candidates};
-use super::compare::{published, unshared};
+use super::compare::{NoPlan, published, unshared};
 use super::figures::{Figures, Measured, NodeFigures};
 use super::functions::Function;
 use super::gpus::{GpuReport, gpus};
@@ -212,24 +212,24 @@ fn configurations(
         .replicas
         .iter()
         .filter(|(_, replicas)| **replicas > 0);
-    let each = replicas.filter_map(|(&at, &replicas)| {
-        let one: &Configuration = function.model.profile.configurations().get(at)?;
-        let share = if one.batch() == 1 { 1 } else { 2 };
+    let rows = replicas.filter_map(|(&at, &replicas)| {
+        let configuration: &Configuration = function.model.profile.configurations().get(at)?;
+        let share = if configuration.batch() == 1 { 1 } else { 2 };
         Some(ConfigurationReport {
             name: function.names.get(at)?.clone(),
             replicas,
             starting: decided.start.get(&at).copied().unwrap_or(0),
             without_node: solved.waiting.get(&(index, at)).copied().unwrap_or(0),
-            cpu_millis: one.cpu_millis(),
-            batch: one.batch(),
-            concurrency: one.concurrency(),
-            own_bytes: one.own_bytes(),
-            latency_us: one.latency_us(),
+            cpu_millis: configuration.cpu_millis(),
+            batch: configuration.batch(),
+            concurrency: configuration.concurrency(),
+            own_bytes: configuration.own_bytes(),
+            latency_us: configuration.latency_us(),
             latency_limit_us: function.model.slo.us() / share,
-            rate_micro_rps: one.rate(),
+            rate_micro_rps: configuration.rate(),
         })
     });
-    each.collect()
+    rows.collect()
 }
 
 impl NodeReport {
@@ -277,10 +277,12 @@ impl Totals {
 }
 
 impl Other {
-    fn of(figures: Result<Figures, String>) -> Self {
+    fn of(figures: Result<Figures, NoPlan>) -> Self {
         match figures {
             Ok(figures) => Self::Found(Totals::of(&figures)),
-            Err(error) => Self::None { error },
+            Err(error) => Self::None {
+                error: error.to_string(),
+            },
         }
     }
 }

@@ -81,9 +81,9 @@ impl CallersSpec {
         if self.anyone {
             return Ok(AllowedCallers::Anyone);
         }
-        let own = std::iter::once(namespace.to_owned());
+        let namespaces = std::iter::once(namespace.to_owned());
         Ok(AllowedCallers::Known {
-            namespaces: own.chain(self.namespaces.iter().cloned()).collect(),
+            namespaces: namespaces.chain(self.namespaces.iter().cloned()).collect(),
             accounts: self.accounts.clone(),
         })
     }
@@ -95,11 +95,11 @@ mod tests {
 
     #[test]
     fn a_function_is_for_its_own_namespace_and_those_that_it_names() {
-        let own = CallersSpec::default().checked("search").unwrap();
-        assert!(own.allow_namespace("search") && !own.allow_namespace("web"));
-        assert!(own.allow_account("system:serviceaccount:search:a", Some("search")));
+        let callers = CallersSpec::default().checked("search").unwrap();
+        assert!(callers.allow_namespace("search") && !callers.allow_namespace("web"));
+        assert!(callers.allow_account("system:serviceaccount:search:a", Some("search")));
         assert!(
-            !own.allow_account("search", None),
+            !callers.allow_account("search", None),
             "a user named like a namespace"
         );
         let named = CallersSpec {

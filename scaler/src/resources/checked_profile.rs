@@ -140,8 +140,8 @@ impl CheckedProfile {
         percentile: Percentile,
         gpu_own_bytes: u64,
     ) -> Result<Profile, FieldProblem> {
-        let each = self.configurations.iter().enumerate();
-        let each = each.map(|(index, configuration)| {
+        let numbered = self.configurations.iter().enumerate();
+        let specs = numbered.map(|(index, configuration)| {
             let mut spec = self.spec(configuration, percentile);
             if let Some(gpu) = &mut spec.gpu {
                 gpu.own_bytes = gpu.own_bytes.max(gpu_own_bytes);
@@ -149,7 +149,7 @@ impl CheckedProfile {
             let measure = percentile_field(percentile);
             Configuration::try_new(spec).map_err(|error| out_of_range(index, measure, &error))
         });
-        let all = each.collect::<Result<_, _>>()?;
+        let all = specs.collect::<Result<_, _>>()?;
         Profile::try_new(all).map_err(|error| duplicate(&error))
     }
 

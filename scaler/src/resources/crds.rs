@@ -33,7 +33,7 @@ pub fn crds() -> [CustomResourceDefinition; 2] {
     crds
 }
 
-/// The API server warns of formats that it does not know, and it knows no unsigned integers. The minimum says as much.
+/// The API server warns of formats that it does not know, and it knows no unsigned integers. The minimum implies it.
 fn use_known_formats(schema: &mut JSONSchemaProps) {
     if matches!(schema.format.as_deref(), Some("uint32" | "uint64")) {
         schema.format = Some("int64".to_owned());

@@ -92,12 +92,12 @@ impl LoadSpec {
                     ("`static`", load.is_some()),
                     ("`gateway`", gateway.is_some()),
                 ];
-                let found = names.iter().filter(|(_, is_set)| *is_set);
-                let found: Vec<&str> = found.map(|(name, _)| *name).collect();
-                let found = if found.is_empty() {
+                let fields = names.iter().filter(|(_, is_set)| *is_set);
+                let names_set: Vec<&str> = fields.map(|(name, _)| *name).collect();
+                let found = if names_set.is_empty() {
                     "none".to_owned()
                 } else {
-                    found.join(" and ")
+                    names_set.join(" and ")
                 };
                 let problem = format!(
                     "found {found}, expected exactly one of `prometheus`, `static` and `gateway`; set one of them"

@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn owners_list_paths_with_methods_wildcards_and_exceptions() {
-        let own = paths(&[
+        let served = paths(&[
             "openai",
             "POST /predict",
             "/jobs/*/*.json",
@@ -369,7 +369,7 @@ mod tests {
             ("GET", "/docs/a"),
             ("GET", "/docs/a/b"),
         ] {
-            assert!(own.serve(method, path), "{method} {path}");
+            assert!(served.serve(method, path), "{method} {path}");
         }
         for (method, path) in [
             ("GET", "/predict"),
@@ -381,7 +381,7 @@ mod tests {
             ("GET", "/docs/secret/a"),
             ("POST", "/v2/models/m/infer"),
         ] {
-            assert!(!own.serve(method, path), "{method} {path}");
+            assert!(!served.serve(method, path), "{method} {path}");
         }
         let all = paths(&["/**", "!/metrics"]);
         assert!(all.serve("GET", "/") && all.serve("BREW", "/a/b"));
@@ -411,8 +411,8 @@ mod tests {
             "!",
             "/a\\b",
         ] {
-            let found = ServedPaths::parse(&["/a".to_owned(), wrong.to_owned()]);
-            let error = found.expect_err(wrong).to_string();
+            let parsed = ServedPaths::parse(&["/a".to_owned(), wrong.to_owned()]);
+            let error = parsed.expect_err(wrong).to_string();
             assert!(
                 error.starts_with(&format!("[1]: found `{wrong}`")),
                 "{error}"

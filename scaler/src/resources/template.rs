@@ -149,10 +149,10 @@ fn container_index(pods: &PodTemplateSpec, wanted: Option<&str>) -> Result<usize
     let Some(wanted) = wanted else {
         return Ok(0);
     };
-    let found = containers
+    let index = containers
         .iter()
         .position(|container| container.name == wanted);
-    found.ok_or_else(|| {
+    index.ok_or_else(|| {
         let names: Vec<&str> = containers
             .iter()
             .map(|container| container.name.as_str())

@@ -123,7 +123,7 @@ fn the_defaults_are_those_of_the_core_which_the_simulator_takes_too() {
     }))
     .unwrap();
     let scale_in = function.scale_in;
-    let found = OperatorDefaults {
+    let defaults = OperatorDefaults {
         interval_seconds: args.interval_seconds,
         window_seconds: scale_in.window_seconds,
         consolidate_after_seconds: args.consolidate_after_seconds,
@@ -135,5 +135,5 @@ fn the_defaults_are_those_of_the_core_which_the_simulator_takes_too() {
             ..ScaleInConfig::default()
         },
     };
-    assert_eq!(found, OperatorDefaults::default());
+    assert_eq!(defaults, OperatorDefaults::default());
 }

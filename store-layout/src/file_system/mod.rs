@@ -1,4 +1,4 @@
-//! File systems of model files: which of them may be trusted to tell one file from another by `stat`, and what tells the file
+//! File systems of model files: which of them may be trusted to tell one file from another by `stat`, and what identifies the file
 //! systems apart (LAYOUT.md 3.3, 8).
 
 mod overlay;
@@ -82,7 +82,7 @@ impl FileSystemType {
     /// The type of the file system that a file lies on.
     ///
     /// # Errors
-    /// What `fstatfs` says.
+    /// Result of `fstatfs`.
     pub fn of(file: impl AsFd) -> io::Result<Self> {
         let stat = retried(|| fstatfs(file.as_fd()))?;
         // Magic numbers have 32 bits, whatever the width of the field.
@@ -97,8 +97,8 @@ impl FileSystemType {
 
     /// Its name, if it is one that machines commonly have.
     pub fn name(self) -> Option<&'static str> {
-        let found = NAMES.iter().find(|(magic, _)| *magic == self.magic);
-        found.map(|(_, name)| *name)
+        let entry = NAMES.iter().find(|(magic, _)| *magic == self.magic);
+        entry.map(|(_, name)| *name)
     }
 
     /// Returns true if it answers without a network or a process. True for overlayfs, independent
@@ -108,8 +108,8 @@ impl FileSystemType {
     }
 
     fn known(self) -> Option<Known> {
-        let found = KNOWN.iter().find(|(magic, _)| *magic == self.magic);
-        found.map(|(_, known)| *known)
+        let entry = KNOWN.iter().find(|(magic, _)| *magic == self.magic);
+        entry.map(|(_, known)| *known)
     }
 }
 
@@ -122,14 +122,14 @@ impl fmt::Display for FileSystemType {
     }
 }
 
-/// A file system whose files `stat` tells apart: part of each stat identity.
+/// A file system whose files `stat` distinguishes: part of each stat identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileSystem {
     /// Magic number of its type.
     pub magic: u32,
     /// `f_fsid` of statfs(2), its first number in the low half.
     pub id: u64,
-    /// Number that tells it from another one with the same device number: `diskseq` of the block
+    /// Number that distinguishes it from another one with the same device number: `diskseq` of the block
     /// device, a digest of the layers of an overlay, or 0.
     pub instance: u64,
 }
@@ -150,16 +150,16 @@ impl FileSystem {
         }
     }
 
-    /// `None` if nothing tells it from another file system that is given its device number.
+    /// `None` if nothing distinguishes it from another file system that is given its device number.
     fn sound(file: &File, kind: FileSystemType, dev: u64) -> Option<Self> {
         // The key has no room for more, and Linux no such device.
         u32::try_from(dev).ok()?;
-        let found = Self {
+        let system = Self {
             magic: kind.magic,
             id: fsid(file)?,
             instance: disk_sequence(dev),
         };
-        (found.id != 0 || found.instance != 0).then_some(found)
+        (system.id != 0 || system.instance != 0).then_some(system)
     }
 }
 
@@ -180,7 +180,7 @@ fn disk_sequence(dev: u64) -> u64 {
     if major == 0 {
         return 0;
     }
-    // A partition has none of its own; its folder is inside that of its disk.
+    // A partition has none; its folder is inside that of its disk.
     ["", "../"]
         .iter()
         .find_map(|disk| read_number(&format!("/sys/dev/block/{major}:{minor}/{disk}diskseq")))
@@ -225,10 +225,10 @@ mod tests {
     #[test]
     fn a_tmpfs_has_an_identity_of_its_own() {
         let file = tempfile::tempfile_in("/dev/shm").unwrap();
-        let found = of(&file).unwrap();
-        assert_eq!(found.magic, 0x0102_1994);
-        assert_ne!(found.id, 0);
-        assert_eq!(of(&file), Some(found));
+        let system = of(&file).unwrap();
+        assert_eq!(system.magic, 0x0102_1994);
+        assert_ne!(system.id, 0);
+        assert_eq!(of(&file), Some(system));
     }
 
     #[test]
@@ -254,8 +254,9 @@ mod tests {
             let name = disk.file_name().into_string().unwrap();
             let (major, minor) = name.split_once(':').unwrap();
             let dev = nix::sys::stat::makedev(major.parse().unwrap(), minor.parse().unwrap());
-            let own = sequence(disk.path()).or_else(|| sequence(disk.path().join("..")));
-            assert_eq!(disk_sequence(dev), own.unwrap_or(0), "{name}");
+            let sequence_of_disk =
+                sequence(disk.path()).or_else(|| sequence(disk.path().join("..")));
+            assert_eq!(disk_sequence(dev), sequence_of_disk.unwrap_or(0), "{name}");
         }
     }
 }

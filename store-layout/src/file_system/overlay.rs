@@ -48,7 +48,7 @@ fn directory(path: &Path) -> Option<(FileSystem, u64, u64)> {
 }
 
 /// The directories that the overlay with this mount id is made of, as its mount options name them. `None` if the mount is not in
-/// the list, is no overlay, or has a layer whose path says nothing here: a relative one.
+/// the list, is no overlay, or has a layer whose path has no meaning here: a relative one.
 fn layers(mounts: &[u8], mount: u64) -> Option<Vec<PathBuf>> {
     let line = mount_list::line(mounts, mount)?;
     // Optional fields end with a hyphen; then come type, source and options (proc_pid_mountinfo(5)).
@@ -101,7 +101,7 @@ struct Byte {
 
 /// Undoes the escapes of the list of mounts: a backslash and three octal digits.
 fn unescaped(value: &[u8]) -> Option<Vec<Byte>> {
-    let mut found = Vec::with_capacity(value.len());
+    let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value;
     while let Some((&first, after)) = rest.split_first() {
         rest = after;
@@ -116,19 +116,19 @@ fn unescaped(value: &[u8]) -> Option<Vec<Byte>> {
                 let value = digits
                     .iter()
                     .fold(0u16, |value, digit| value * 8 + u16::from(digit - b'0'));
-                found.push(Byte {
+                bytes.push(Byte {
                     value: u8::try_from(value).ok()?,
                     escaped: true,
                 });
                 rest = after;
             }
-            None => found.push(Byte {
+            None => bytes.push(Byte {
                 value: first,
                 escaped: false,
             }),
         }
     }
-    Some(found)
+    Some(bytes)
 }
 
 #[cfg(test)]

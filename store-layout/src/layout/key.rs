@@ -95,7 +95,7 @@ impl DerivedKey {
     }
 }
 
-/// Conditions are told apart by `; `, and people read them.
+/// Conditions are distinguished by `; `, and people read them.
 fn printable<'a>(text: &'a str, field: &'static str) -> Result<&'a str, DecodeError> {
     if text.contains(char::is_control) || text.contains("; ") {
         let expected = "without control characters and `; `";

@@ -57,12 +57,12 @@ impl Manifest {
     }
 
     fn check_whole_file(&self) -> Result<(), DecodeError> {
-        let one = match self.objects.as_slice() {
+        let is_one_file = match self.objects.as_slice() {
             [one] => one.kind == ObjectKind::File && one.object.len == self.source_size,
             _ => false,
         };
         let bare = self.tensors.is_empty() && self.metadata.is_empty() && self.data_start == 0;
-        if one && bare && self.header_digest == Digest::of(b"") {
+        if is_one_file && bare && self.header_digest == Digest::of(b"") {
             return Ok(());
         }
         let found = format!(

@@ -20,7 +20,7 @@ impl Store {
         Ok(id)
     }
 
-    /// Reads the manifest `id` and checks that it is what its name says.
+    /// Reads the manifest `id` and checks that it is what its name promises.
     pub fn manifest(&self, id: ManifestId) -> Result<Option<Manifest>, StoreError> {
         let name = id.to_string();
         let Some(bytes) = self.read_record(Folder::Manifests, &name, MAX_MANIFEST_BYTES)? else {

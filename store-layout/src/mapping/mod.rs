@@ -104,14 +104,14 @@ impl Mapping {
     }
 
     /// Runs `run` while the pages of `part` of an [`Access::Registrable`] mapping may be written, and takes that back in any case, also when
-    /// `run` panics. For one purpose: unless a driver says that it only reads pages, which not every device lets it say, the kernel pins
+    /// `run` panics. For one purpose: unless a driver declares that it only reads pages, which not every device lets it say, the kernel pins
     /// them for it only where they could be written. What was pinned stays so afterwards. **Nothing may write to them** (INV-2), neither `run` nor
     /// the device; the bytes of `part` are lent for reading. A part begins at a page, and ends at one or with the mapping: the cost of a
     /// call is that of its pages.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] for other mappings, [`io::ErrorKind::InvalidInput`] for a part outside of the mapping, and what
-    /// the kernel says; `run` has not run then, or its result is lost.
+    /// the kernel allows; `run` has not run then, or its result is lost.
     pub fn while_writable<R>(
         &self,
         part: Range<usize>,

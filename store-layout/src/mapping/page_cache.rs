@@ -38,7 +38,7 @@ pub fn cached_bytes(file: &File) -> io::Result<Option<u64>> {
     Ok(Some(cached))
 }
 
-/// Returns true if mincore(2) tells this user about a file of `owner`; others are told that all
+/// Returns true if mincore(2) informs this user about a file of `owner`; others see that all
 /// pages are there.
 fn is_told(file: &File, owner: Uid) -> bool {
     let user = geteuid();

@@ -24,8 +24,11 @@ fn require_holders(store: &Store, object: &ObjectRef, expected: u64) {
     let listing = store.objects().unwrap();
     let entry = listing.objects.iter().find(|entry| entry.object == *object);
     let found = (0..LOOKS).map(|_| Holders::read().unwrap().of(entry.unwrap()));
-    let found: Vec<u64> = found.take_while(|&found| found != expected).collect();
-    assert!(found.len() < LOOKS, "{expected} expected, found {found:?}");
+    let counts_until: Vec<u64> = found.take_while(|&found| found != expected).collect();
+    assert!(
+        counts_until.len() < LOOKS,
+        "{expected} expected, found {counts_until:?}"
+    );
 }
 
 #[test]
@@ -194,19 +197,19 @@ fn damage_is_found_and_quarantined_and_the_next_publish_mends_it() {
     bytes[8999] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     for depth in [VerifyDepth::Crc, VerifyDepth::Full] {
-        let found = store.verify(&object, depth).unwrap();
+        let verdict = store.verify(&object, depth).unwrap();
         assert!(matches!(
-            found,
+            verdict,
             Verified::Damaged(Fault::Crc { .. } | Fault::Id { .. })
         ));
     }
-    let held = store.map(&object, Access::ReadOnly).unwrap().unwrap();
+    let mapped = store.map(&object, Access::ReadOnly).unwrap().unwrap();
     assert!(store.quarantine(&object).unwrap());
     assert!(store.map(&object, Access::ReadOnly).unwrap().is_none());
     let set_aside = store.quarantined().unwrap().objects;
     assert_eq!(set_aside.len(), 1);
     assert_eq!(Holders::processes(&set_aside[0]), [std::process::id()]);
-    drop(held);
+    drop(mapped);
     assert_eq!(Holders::processes(&set_aside[0]), []);
     assert!(store.remove_quarantined(&object).unwrap());
     assert!(!store.remove_quarantined(&object).unwrap());

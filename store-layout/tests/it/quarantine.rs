@@ -76,11 +76,16 @@ fn an_object_that_a_reclaimer_is_about_to_unlink_keeps_its_name() {
 #[test]
 fn a_referenced_object_is_quarantined_and_its_reference_lasts() {
     let (_dir, store) = new_store();
-    let held = store.publish(b"in use", Access::ReadOnly).unwrap();
-    assert!(store.quarantine(&held.object).unwrap());
-    assert!(!store.quarantine(&held.object).unwrap());
-    assert_eq!(&*held.mapping, b"in use");
-    assert!(store.map(&held.object, Access::ReadOnly).unwrap().is_none());
+    let mapped = store.publish(b"in use", Access::ReadOnly).unwrap();
+    assert!(store.quarantine(&mapped.object).unwrap());
+    assert!(!store.quarantine(&mapped.object).unwrap());
+    assert_eq!(&*mapped.mapping, b"in use");
+    assert!(
+        store
+            .map(&mapped.object, Access::ReadOnly)
+            .unwrap()
+            .is_none()
+    );
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Raw {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// When the server hangs up, or says nothing in time.
+    /// When the server hangs up, or is silent for too long.
     pub fn receive(&mut self) -> Result<Message> {
         let mut header = [0; 5];
         self.0.read_exact(&mut header)?;

@@ -108,7 +108,7 @@ impl GatewayAttack {
         }
     }
 
-    /// Attacks the gateway until the end. A round says how many connections were begun, ended by the gateway, and
+    /// Attacks the gateway until the end. A round reports how many connections were begun, ended by the gateway, and
     /// refused.
     ///
     /// # Errors

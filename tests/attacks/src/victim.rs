@@ -56,7 +56,7 @@ fn load_file(store: &Path, path: &Path, load: u64) -> Result<Model> {
     Ok(model)
 }
 
-/// Says so if a tensor is not what the file has.
+/// Reports it if a tensor is not what the file has.
 fn require_bytes(model: &Model, seed: u64) -> Result<()> {
     let tensor = model
         .tensor(model::TENSOR)

@@ -15,7 +15,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// A model of equal tensors, whose bytes follow from `seed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
-    /// Tells models apart: no tensor is in two of them.
+    /// Distinguishes models: no tensor is in two of them.
     pub seed: u64,
     /// Number of tensors.
     pub tensors: u64,
@@ -64,14 +64,14 @@ impl Spec {
             let tensor = model
                 .tensor(&name)
                 .with_context(|| format!("no `{name}`"))?;
-            let found = tensor.bytes();
+            let bytes = tensor.bytes();
             ensure!(
-                found.len() == self.tensor_bytes,
+                bytes.len() == self.tensor_bytes,
                 "`{name}` has {} bytes",
-                found.len()
+                bytes.len()
             );
             self.each_piece(index, |at, piece| {
-                let same = found.get(at..at + piece.len()) == Some(piece);
+                let same = bytes.get(at..at + piece.len()) == Some(piece);
                 ensure!(same, "`{name}` differs after byte {at}");
                 Ok(())
             })?;

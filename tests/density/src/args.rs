@@ -181,11 +181,11 @@ pub enum Budget {
 }
 
 impl Budget {
-    fn parse(text: &str) -> Result<Self, tetris_conventions::size::SizeError> {
+    fn parse(text: &str) -> Result<Self, tetris_units::size::SizeError> {
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
-            size => tetris_conventions::size::parse(size).map(Self::Bytes),
+            size => tetris_units::size::parse(size).map(Self::Bytes),
         }
     }
 }

@@ -235,16 +235,16 @@ mod tests {
             shape: &[3, 111],
             bytes: &bytes,
         };
-        let one = checksum(&[a]);
+        let checksum_of_a = checksum(&[a]);
         assert_ne!(
-            one,
+            checksum_of_a,
             checksum(&[Tensor {
                 bytes: &changed,
                 ..a
             }])
         );
-        assert_ne!(one, checksum(&[Tensor { name: "b", ..a }]));
-        assert_ne!(one, checksum(&[Tensor { file: 1, ..a }]));
+        assert_ne!(checksum_of_a, checksum(&[Tensor { name: "b", ..a }]));
+        assert_ne!(checksum_of_a, checksum(&[Tensor { file: 1, ..a }]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Figures of a run, in the form of the JSON file.
 //!
-//! Sizes are in bytes, times in nanoseconds unless the name says otherwise.
+//! Sizes are in bytes, times in nanoseconds unless the name states another unit.
 
 use serde::{Deserialize, Serialize};
 

@@ -81,8 +81,8 @@ fn root() -> Result<(PathBuf, &'static str), String> {
             .map_err(|error| format!("cannot have the memory controller: {error}"))?;
         return Ok((unified.to_owned(), "memory.max"));
     }
-    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let path = own
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = groups
         .lines()
         .find_map(|line| line.split_once(":memory:"))
         .map(|(_, path)| path.trim_start_matches('/'))

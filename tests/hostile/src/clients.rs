@@ -121,7 +121,7 @@ impl Client {
             Self::Unread { pause } => {
                 let head = format!("GET {flood} HTTP/1.1\r\nhost: g\r\n\r\n");
                 stream.write_all(head.as_bytes()).await?;
-                // A write fails once the server has reset the connection: nothing else tells a client that does not read.
+                // A write fails once the server has reset the connection: nothing else reveals a client that does not read.
                 trickle(stream, pause).await
             }
             Self::ClosedWindow => {

@@ -37,7 +37,7 @@ const CLIENTS: [(Client, usize); 11] = [
 /// Duration of a siege in a run of all tests, in seconds.
 const SECONDS: u64 = 6;
 
-/// Duration of a siege: what `TETRIS_SIEGE_SECONDS` says, or some seconds.
+/// Duration of a siege: `TETRIS_SIEGE_SECONDS`, or some seconds.
 #[must_use]
 pub fn duration() -> Duration {
     let seconds = std::env::var("TETRIS_SIEGE_SECONDS").unwrap_or_default();

@@ -58,7 +58,7 @@ pub fn mixes() -> Vec<(&'static str, Model)> {
         scrubbers: scrubbers.to_vec(),
         ..Model::default()
     };
-    let one = |model: Model| Model {
+    let crashing = |model: Model| Model {
         crashes: 1,
         ..model
     };
@@ -73,7 +73,7 @@ pub fn mixes() -> Vec<(&'static str, Model)> {
     vec![
         (
             "1 loader, 1 reclaimer, 1 crash",
-            one(model(2, &[2], &[1], &[])),
+            crashing(model(2, &[2], &[1], &[])),
         ),
         (
             "1 loader, 1 reclaimer without capabilities",
@@ -81,11 +81,11 @@ pub fn mixes() -> Vec<(&'static str, Model)> {
         ),
         (
             "2 loaders, 2 reclaimers, 1 crash",
-            one(model(1, &[1, 1], &[1, 1], &[])),
+            crashing(model(1, &[1, 1], &[1, 1], &[])),
         ),
         (
             "1 loader, 1 reclaimer, 2 scrubbers, 1 crash",
-            one(model(1, &[2], &[1], &[1, 1])),
+            crashing(model(1, &[2], &[1], &[1, 1])),
         ),
         (
             "1 loader, 1 reclaimer, 2 scrubbers",
@@ -97,7 +97,7 @@ pub fn mixes() -> Vec<(&'static str, Model)> {
         ),
         (
             "2 loaders, 1 reclaimer, 2 objects, 1 crash",
-            one(model(2, &[1, 1], &[2], &[])),
+            crashing(model(2, &[1, 1], &[2], &[])),
         ),
         (
             "2 loaders, 1 reclaimer, 1 damage",
@@ -109,7 +109,7 @@ pub fn mixes() -> Vec<(&'static str, Model)> {
         ),
         (
             "2 loaders, 2 reclaimers without capabilities, 1 crash",
-            unprivileged(one(model(1, &[1, 1], &[1, 1], &[]))),
+            unprivileged(crashing(model(1, &[1, 1], &[1, 1], &[]))),
         ),
         ("3 loaders, 1 reclaimer", model(1, &[1, 1, 1], &[2], &[])),
         ("2 loaders, 2 reclaimers", model(1, &[2, 2], &[1, 1], &[])),

@@ -113,10 +113,10 @@ impl Steps {
 
     /// Returns the index of `step` in `protocol`.
     pub fn position(&self, protocol: Protocol, step: Step) -> Option<u8> {
-        let found = self
+        let at = self
             .list(protocol)
             .iter()
             .position(|&other| other == step)?;
-        Some(found as u8)
+        Some(at as u8)
     }
 }

@@ -1,4 +1,4 @@
-//! The program whose system calls fail: does the one thing that its argument says.
+//! The program whose system calls fail: runs the task in its argument.
 
 use anyhow::Context;
 

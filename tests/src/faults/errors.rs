@@ -21,7 +21,7 @@ pub(super) fn of(name: &str, line: &str) -> &'static [&'static str] {
         "unlinkat" | "unlink" | "utimensat" => &["EIO", "EACCES"],
         "fcntl" if line.contains("F_OFD_SETLK") => &["EINTR", "EAGAIN", "ENOLCK"],
         "fcntl" if line.contains("F_DUPFD") => &["EMFILE"],
-        // A mapping without a file is the allocator's or the agent's buffer, which are not told apart: an
+        // A mapping without a file is the allocator's or the agent's buffer, which are not distinguished: an
         // allocation that fails ends a Rust program.
         "mmap" if !line.contains("MAP_ANONYMOUS") => &["ENOMEM", "EACCES"],
         "newfstatat" | "statx" | "stat" | "lstat" | "access" | "faccessat" | "faccessat2" => {

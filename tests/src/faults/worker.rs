@@ -27,7 +27,7 @@ use crate::process::{RESULT, say};
 
 type Done = (String, String);
 
-/// Does what `job` says and prints the [`Outcome`].
+/// Runs `job` and prints the [`Outcome`].
 pub fn run(job: &Job) -> anyhow::Result<()> {
     let outcome = match scenario(job) {
         Ok((result, quality)) => Outcome {
@@ -79,27 +79,31 @@ fn scenario(job: &Job) -> anyhow::Result<Done> {
     match job.scenario {
         Scenario::Publish => {
             let contents = [vec![], bytes(9_100, 5_000), bytes(9_101, (4 << 20) + 1)];
-            let held = marked(|| {
+            let published = marked(|| {
                 contents
                     .each_ref()
                     .map(|b| store.publish(b, Access::ReadOnly))
             });
-            for (held, bytes) in held.into_iter().zip(&contents) {
-                ensure!(*held?.mapping == bytes[..], "wrong bytes");
+            for (published, bytes) in published.into_iter().zip(&contents) {
+                ensure!(*published?.mapping == bytes[..], "wrong bytes");
             }
             done("published")
         }
         Scenario::Map => {
             let (there, absent) = (object(THERE), object(9_103));
-            let held = marked(|| {
+            let mappings = marked(|| {
                 Ok::<_, anyhow::Error>([
                     store.map(&there, Access::ReadOnly)?,
                     store.map(&there, Access::CopyOnWrite)?,
                     store.map(&absent, Access::ReadOnly)?,
                 ])
             })?;
-            let right = |held: &tetris_store_layout::Mapping| **held == bytes(THERE, LEN)[..];
-            done(held.each_ref().map(|held| held.as_ref().map(right)))
+            let right = |mapping: &tetris_store_layout::Mapping| **mapping == bytes(THERE, LEN)[..];
+            done(
+                mappings
+                    .each_ref()
+                    .map(|mapping| mapping.as_ref().map(right)),
+            )
         }
         Scenario::Reclaim | Scenario::OwnerReclaim => {
             let _held = store.map(&object(ALSO_THERE), Access::ReadOnly)?;
@@ -136,7 +140,7 @@ fn scenario(job: &Job) -> anyhow::Result<Done> {
 
 /// A pass with any fault ends, reports it, and leaves mapped objects.
 fn pass(store: &Store) -> anyhow::Result<Done> {
-    let held = store.map(&object(ALSO_THERE), Access::ReadOnly)?;
+    let mapped = store.map(&object(ALSO_THERE), Access::ReadOnly)?;
     let mut file = ConfigFile {
         stores: vec![StoreConfig {
             name: "store".to_owned(),
@@ -158,7 +162,7 @@ fn pass(store: &Store) -> anyhow::Result<Done> {
         passed.report.errors.len()
     });
     ensure!(
-        held.is_some() && store.contains(&object(ALSO_THERE)),
+        mapped.is_some() && store.contains(&object(ALSO_THERE)),
         "lost"
     );
     let left = store.objects()?.objects.len();
@@ -211,20 +215,20 @@ fn records(store: &Store) -> anyhow::Result<Done> {
     let derived = DerivedKey::new(TensorId::of(b"source"), "transform", 1)?;
     let wait = Duration::from_secs(1);
     let made = marked(|| {
-        let mut found = Vec::new();
+        let mut records = Vec::new();
         for manifest in &manifests {
             let id = store.publish_manifest(manifest)?;
             store.bind(&key, id)?;
             let bound = store.look_up(&key)?;
-            found.push(bound == Some(id) && store.manifest(id)?.as_ref() == Some(manifest));
+            records.push(bound == Some(id) && store.manifest(id)?.as_ref() == Some(manifest));
         }
         for _ in 0..2 {
             let make = || Ok::<_, Infallible>(bytes(9_104, 700));
             let made = store.get_or_create(&derived, Access::ReadOnly, wait, make);
             let made = made.map_err(|error| error.publish().0)?;
-            found.push(*made.mapping == bytes(9_104, 700)[..]);
+            records.push(*made.mapping == bytes(9_104, 700)[..]);
         }
-        Ok::<_, anyhow::Error>(found)
+        Ok::<_, anyhow::Error>(records)
     })?;
     done(made)
 }

@@ -1,6 +1,6 @@
 //! Scenarios in which a process is killed at each step that it passes.
 //!
-//! What a scenario does with things of its own comes first and passes the same steps every time;
+//! What a scenario does with its private things comes first and passes the same steps every time;
 //! then it works on what other processes work on as well.
 
 use std::convert::Infallible;
@@ -42,10 +42,10 @@ fn own_bytes(seed: u64, index: u64, len: usize) -> Vec<u8> {
 }
 
 fn publish_checked(store: &Store, bytes: &[u8]) -> anyhow::Result<Held> {
-    let held = Held::from(store.publish(bytes, Access::ReadOnly)?);
-    ensure!(held.object == ObjectRef::of(bytes), "another object");
-    held.check(store)?;
-    Ok(held)
+    let published = Held::from(store.publish(bytes, Access::ReadOnly)?);
+    ensure!(published.object == ObjectRef::of(bytes), "another object");
+    published.check(store)?;
+    Ok(published)
 }
 
 fn publish(store: &Store, seed: u64) -> anyhow::Result<()> {
@@ -61,9 +61,9 @@ fn publish(store: &Store, seed: u64) -> anyhow::Result<()> {
 fn map(store: &Store) -> anyhow::Result<()> {
     let object = ObjectRef::of(&bytes(PINNED, 10_000));
     for access in [Access::ReadOnly, Access::CopyOnWrite] {
-        let held = Held::map(store, object, access)?;
-        let held = held.ok_or_else(|| anyhow::anyhow!("INV-3: the pinned object is gone"))?;
-        held.check(store)?;
+        let mapping = Held::map(store, object, access)?;
+        let mapped = mapping.ok_or_else(|| anyhow::anyhow!("INV-3: the pinned object is gone"))?;
+        mapped.check(store)?;
     }
     for index in 0..POOL {
         let object = ObjectRef::of(&pool_bytes(index));
@@ -75,12 +75,12 @@ fn map(store: &Store) -> anyhow::Result<()> {
 }
 
 fn reclaim(store: &Store, seed: u64) -> anyhow::Result<()> {
-    let own = publish_checked(store, &own_bytes(seed, 10, 5_000))?;
-    let object = own.object;
+    let published = publish_checked(store, &own_bytes(seed, 10, 5_000))?;
+    let object = published.object;
     let busy = store.reclaim(&object)?;
     ensure!(busy == Reclaimed::Referenced, "INV-3: {busy:?}");
-    own.check(store)?;
-    drop(own);
+    published.check(store)?;
+    drop(published);
     // Someone else may be faster, or map it to verify it.
     store.reclaim(&object)?;
     for index in 0..POOL {
@@ -109,8 +109,8 @@ fn records(store: &Store, seed: u64) -> anyhow::Result<()> {
     let objects = [20, 21].map(|index| own_bytes(seed, index, 500));
     let key = identity(seed);
     for bytes in &objects {
-        let held = publish_checked(store, bytes)?;
-        let id = store.publish_manifest(&file_manifest(held.object))?;
+        let published = publish_checked(store, bytes)?;
+        let id = store.publish_manifest(&file_manifest(published.object))?;
         // The second binding replaces the first.
         store.bind(&key, id)?;
         let bound = store.look_up(&key)?;
@@ -122,10 +122,10 @@ fn records(store: &Store, seed: u64) -> anyhow::Result<()> {
         let bytes = own_bytes(seed, index, 700);
         let make = || Ok::<_, Infallible>(bytes.clone());
         let made = store.get_or_create(&derived, access, wait, make);
-        let held = Held::from(made.map_err(|error| error.publish().0)?);
-        held.check(store)?;
-        let object = held.object;
-        drop(held);
+        let derived = Held::from(made.map_err(|error| error.publish().0)?);
+        derived.check(store)?;
+        let object = derived.object;
+        drop(derived);
         // So that the next one is made, and its record replaces this one.
         store.reclaim(&object)?;
     }
@@ -145,9 +145,9 @@ fn identity(seed: u64) -> IdentityKey {
 
 /// Binds an identity, and makes a derived object, that all processes use.
 pub(super) fn shared_records(store: &Store, seed: u64) -> anyhow::Result<()> {
-    let held = publish_checked(store, &pool_bytes(seed))?;
+    let published = publish_checked(store, &pool_bytes(seed))?;
     let key = identity(u64::MAX);
-    let id = store.publish_manifest(&file_manifest(held.object))?;
+    let id = store.publish_manifest(&file_manifest(published.object))?;
     store.bind(&key, id)?;
     if let Some(found) = store.look_up(&key)? {
         let of_pool = |index| file_manifest(ObjectRef::of(&pool_bytes(index))).id() == found;

@@ -9,9 +9,9 @@ use nix::libc;
 use crate::process::{READY, say, wait_for_parent};
 use crate::task::{LocksKind, LocksTask};
 
-/// Takes the locks, says that it has them, and keeps them until its stdin is closed.
+/// Takes the locks, reports that it has them, and keeps them until its stdin is closed.
 pub(super) fn run(task: &LocksTask) -> anyhow::Result<()> {
-    let mut held = Vec::new();
+    let mut files = Vec::new();
     for path in &task.files {
         let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
         for number in 0..task.each {
@@ -22,7 +22,7 @@ pub(super) fn run(task: &LocksTask) -> anyhow::Result<()> {
             };
             take(&file, task.kind, start, len)?;
         }
-        held.push(file);
+        files.push(file);
     }
     say(READY)?;
     wait_for_parent()

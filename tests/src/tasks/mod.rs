@@ -19,7 +19,7 @@ use tetris_store_layout::{CreateOptions, Store};
 use crate::process::{RESULT, ready_and_wait, say};
 use crate::task::{Job, Task};
 
-/// Does what `job` says.
+/// Runs `job`.
 pub fn run(job: &Job) -> anyhow::Result<()> {
     if let Some(uid) = job.uid {
         become_user(uid).with_context(|| format!("become user {uid}"))?;

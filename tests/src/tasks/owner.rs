@@ -37,10 +37,10 @@ pub(super) fn contend(root: &Path, rounds: u64) -> anyhow::Result<()> {
     let store = Store::create(root, &CreateOptions::default())?;
     ready_and_wait()?;
     for _ in 0..rounds {
-        let held = Held::from(store.publish(b"contended", Access::ReadOnly)?);
-        let object = held.object;
-        held.check(&store)?;
-        drop(held);
+        let published = Held::from(store.publish(b"contended", Access::ReadOnly)?);
+        let object = published.object;
+        published.check(&store)?;
+        drop(published);
         store.reclaim(&object)?;
     }
     answer(&())

@@ -1,4 +1,4 @@
-//! A process that does everything at random, until it is told to stop, and checks what it sees.
+//! A process that does everything at random, until it is asked to stop, and checks what it sees.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -115,14 +115,14 @@ impl Racer {
 
     fn reclaim(&mut self, store: &Store, index: u64) -> anyhow::Result<()> {
         let object = self.pool[index as usize].0;
-        let held = self.held.get(&index);
+        let reference = self.held.get(&index);
         match store.reclaim(&object).context("reclaim")? {
             Reclaimed::Freed { .. } => {
-                ensure!(held.is_none(), "INV-3: reclaimed while mapped");
+                ensure!(reference.is_none(), "INV-3: reclaimed while mapped");
                 self.report.reclaimed += 1;
             }
             Reclaimed::Referenced => self.report.referenced += 1,
-            Reclaimed::Absent => ensure!(held.is_none(), "INV-3: absent while mapped"),
+            Reclaimed::Absent => ensure!(reference.is_none(), "INV-3: absent while mapped"),
         }
         Ok(())
     }

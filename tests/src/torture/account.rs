@@ -48,13 +48,13 @@ pub(super) fn require_true(
         );
         passed.status.count_holders(&Holders::read()?);
         let counted = Account::of_daemon(&passed.status)?;
-        let found = Account::of_files(store, references)?;
-        if counted == found {
+        let actual = Account::of_files(store, references)?;
+        if counted == actual {
             return Ok(());
         }
         ensure!(
             since.elapsed() < DEADLINE,
-            "the daemon counts {counted:#?}\nfound are {found:#?}"
+            "the daemon counts {counted:#?}\nfound are {actual:#?}"
         );
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -96,7 +96,7 @@ impl Account {
             saved_bytes: 0,
             models: models(store, references)?,
         };
-        let mut held = 0;
+        let mut referenced = 0;
         for entry in std::fs::read_dir(store.objects_dir())? {
             let entry = entry?;
             let name = entry.file_name().into_string().ok().context("a name")?;
@@ -111,11 +111,11 @@ impl Account {
             amount.bytes += bytes;
             account.holders += holders;
             account.saved_bytes += bytes * holders.saturating_sub(1);
-            held += usize::from(holders > 0);
+            referenced += usize::from(holders > 0);
         }
         ensure!(
-            held == references.len(),
-            "INV-3: {} objects are held, {held} of them have a name",
+            referenced == references.len(),
+            "INV-3: {} objects are held, {referenced} of them have a name",
             references.len()
         );
         Ok(account)

@@ -207,7 +207,7 @@ impl Arena {
         Ok(all)
     }
 
-    /// Tells everything to stop, checks that nothing is left that cannot be freed, and frees it.
+    /// Stops everything, checks that nothing is left that cannot be freed, and frees it.
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.end_collectors()?;
         for worker in self.workers.drain(..) {

@@ -63,7 +63,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Tells it to stop. Panics unless it ends in order.
+    /// Asks it to stop. Panics unless it ends in order.
     pub(super) fn stop(&mut self) -> anyhow::Result<()> {
         let Some(daemon) = self.running.take() else {
             return Ok(());

@@ -30,9 +30,9 @@ pub enum What {
     Dropped,
     /// A process collected by itself.
     Collected,
-    /// An agent was told by the daemon that there is room.
+    /// The daemon answered an agent that there is room.
     RoomMade,
-    /// An agent was told by the daemon that there is none.
+    /// The daemon answered an agent that there is none.
     RoomRefused,
     /// An agent got no answer from a daemon that was there.
     RoomUnanswered,
@@ -50,7 +50,7 @@ pub enum What {
     CollectorKilled,
     /// The daemon was killed.
     DaemonKilled,
-    /// The daemon was told to stop, and did.
+    /// The daemon stopped on request.
     DaemonStopped,
     /// Everything stood still, and was compared with what the daemon counts.
     Audited,

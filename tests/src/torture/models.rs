@@ -39,15 +39,15 @@ fn all_specs() -> Vec<(String, Vec<Spec>)> {
     models
 }
 
-/// A variant has one large and one small tensor of its own, and shares the others with its base, which is variant 0.
+/// A variant has one large and one small private tensor, and shares the others with its base, which is variant 0.
 fn family_specs(family: u64, variant: u64) -> Vec<Spec> {
     let unit = 70_000 * (family as usize + 1);
     let lengths = [unit * 2, unit, 70_000, 70_004, 4_000, 2_000, 400];
-    let own = |index| variant > 0 && (index == variant - 1 || index == 3 + variant);
+    let is_own = |index| variant > 0 && (index == variant - 1 || index == 3 + variant);
     (0..)
         .zip(lengths)
         .map(|(index, len)| {
-            let whose = if own(index) { variant } else { 0 };
+            let whose = if is_own(index) { variant } else { 0 };
             let seed = 5_000_000 + family * 1_000 + whose * 100 + index;
             (format!("t.{index}"), seed, len)
         })

@@ -21,7 +21,7 @@ pub const POD_UID: &str = "1a2b";
 #[derive(Clone)]
 pub struct Api {
     state: Arc<Mutex<Objects>>,
-    /// The version that watches have been told of.
+    /// The version that watches have seen.
     told: watch::Sender<u64>,
 }
 

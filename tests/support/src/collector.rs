@@ -57,8 +57,8 @@ impl CollectedSpan {
 }
 
 fn value_of<'a>(attributes: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    let found = attributes.iter().find(|(key, _)| key == name);
-    found.map(|(_, value)| value.as_str())
+    let pair = attributes.iter().find(|(key, _)| key == name);
+    pair.map(|(_, value)| value.as_str())
 }
 
 /// A collector on a port of the loopback address.

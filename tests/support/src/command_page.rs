@@ -20,9 +20,9 @@ pub fn check(program: &str, help: impl Fn(&[String]) -> String) {
         std::fs::write(&path, expected).unwrap();
         return;
     }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let page = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(
-        found, expected,
+        page, expected,
         "docs/reference/{program}.md differs from the help; UPDATE_GOLDEN=1 writes it"
     );
 }

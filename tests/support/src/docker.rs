@@ -110,7 +110,7 @@ impl Image {
         command
     }
 
-    /// Checks that it says its version and how it is used.
+    /// Checks that it prints its version and how it is used.
     pub fn answers_version_and_help(&self) {
         let text = |output: Output| {
             let errors = String::from_utf8_lossy(&output.stderr);
@@ -230,11 +230,11 @@ fn folder() -> tempfile::TempDir {
 
 fn images() -> PathBuf {
     let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let found = above.find_map(|folder| {
+    let folder = above.find_map(|folder| {
         let images = folder.join("deploy/images");
         images.exists().then_some(images)
     });
-    found.unwrap()
+    folder.unwrap()
 }
 
 fn unique(what: &str) -> String {

@@ -37,7 +37,7 @@ pub enum Event {
 pub fn events() -> impl Strategy<Value = Vec<Event>> {
     let gpu = 0..GPUS;
     let slo = proptest::option::weighted(0.7, 0..2_000 * MS);
-    let one = prop_oneof![
+    let event = prop_oneof![
         10 => (0..8_u32, slo).prop_map(|(model, slo)| Event::Offer(model, slo)),
         4 => (0..400 * MS).prop_map(Event::Wait),
         6 => gpu.clone().prop_map(Event::Loaded),
@@ -49,7 +49,7 @@ pub fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => (0..64_usize).prop_map(Event::Cancel),
         1 => (gpu, proptest::collection::vec(0..8_u32, 0..4)).prop_map(|(at, there)| Event::Observe(at, there)),
     ];
-    proptest::collection::vec(one, 0..160)
+    proptest::collection::vec(event, 0..160)
 }
 
 /// Eight models in three families, of which a GPU of 1,000 MB holds two to four.

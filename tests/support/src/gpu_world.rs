@@ -31,7 +31,7 @@ pub fn model(parts: &[(u64, u64)]) -> GpuModel {
 /// Nodes of four GPUs, in pairs at a switch of 1 GB/s, with links of 4 GB/s inside of a pair and
 /// 2 GB/s across.
 pub fn topology(gpus: u32, memory_mb: u64) -> Topology {
-    let one = |id: u32| Gpu {
+    let gpu = |id: u32| Gpu {
         memory_bytes: memory_mb * MB,
         node: id / 4,
         switch: id / 2,
@@ -44,7 +44,7 @@ pub fn topology(gpus: u32, memory_mb: u64) -> Topology {
         }
     }
     Topology {
-        gpus: (0..gpus).map(one).collect(),
+        gpus: (0..gpus).map(gpu).collect(),
         host_bytes_per_s: 1_000 * MB,
         peers,
     }
@@ -209,7 +209,7 @@ impl World {
         self.check();
     }
 
-    /// The executor tells what is in its memory.
+    /// The executor reports what is in its memory.
     pub fn observe(&mut self, gpu: GpuId, models: &[u32]) {
         let there: Vec<ModelId> = models.iter().map(|&number| ModelId(number)).collect();
         self.scheduler.observe_memory(self.now_us, gpu, &there);
@@ -291,6 +291,6 @@ pub fn given(world: &mut World) -> Vec<(u32, u32, bool)> {
 /// GPU that has the model.
 pub fn gpu_of(world: &World, model: u32) -> u32 {
     let mut all = world.topology.ids();
-    let found = all.find(|&gpu| world.scheduler.resident(gpu).any(|id| id == ModelId(model)));
-    found.unwrap().0
+    let gpu = all.find(|&gpu| world.scheduler.resident(gpu).any(|id| id == ModelId(model)));
+    gpu.unwrap().0
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Takes a lease, says so, and keeps it until its input ends. The signal that asks for it is ignored. With `container`
+/// Takes a lease, reports it, and keeps it until its input ends. The signal that asks for it is ignored. With `container`
 /// it first drops what root of a container does not have by default, CAP_LEASE among it.
 const HOLDER: &str = r#"
 import ctypes, fcntl, os, signal, sys

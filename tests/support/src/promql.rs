@@ -106,12 +106,12 @@ fn tokens(expression: &str) -> Vec<Token> {
 
 #[test]
 fn names_are_found_and_strings_are_not_taken_for_them() {
-    let found = names(
+    let metrics = names(
         r#"sum by (le, node) (rate(tetris_a_bucket{x=~"tetris_b|c",y!="}"}[5m])) / on(z) tetris_d > 1"#,
     );
     let matcher = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
     assert_eq!(
-        found.selectors,
+        metrics.selectors,
         [
             Selector {
                 metric: "tetris_a_bucket".to_owned(),
@@ -124,7 +124,7 @@ fn names_are_found_and_strings_are_not_taken_for_them() {
         ]
     );
     assert_eq!(
-        found.grouping,
+        metrics.grouping,
         ["le", "node", "z"].map(str::to_owned).into()
     );
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// Says on stderr that the running test is left out and why. Not through `eprintln!`, which the
+/// Reports on stderr that the running test is left out and why. Not through `eprintln!`, which the
 /// test harness swallows when a test passes.
 pub fn skipped(reason: &str) {
     let thread = std::thread::current();

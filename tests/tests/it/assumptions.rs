@@ -38,8 +38,11 @@ fn require_holders(store: &Store, object: &ObjectRef, expected: u64) {
         .find(|entry| entry.object == *object)
         .unwrap();
     let found = (0..LOOKS).map(|_| Holders::read().unwrap().of(entry));
-    let found: Vec<u64> = found.take_while(|&found| found != expected).collect();
-    assert!(found.len() < LOOKS, "{expected} expected, found {found:?}");
+    let until_expected: Vec<u64> = found.take_while(|&found| found != expected).collect();
+    assert!(
+        until_expected.len() < LOOKS,
+        "{expected} expected, found {until_expected:?}"
+    );
 }
 
 /// The reference is the mapping, nothing else: no descriptor stays open, and yet the kernel has the

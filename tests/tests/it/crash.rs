@@ -98,10 +98,10 @@ fn every_step_of_the_protocols_is_a_crash_point() {
     let mut crashes = Crashes::new(worker_exe!(), None).unwrap();
     crashes.write_models(Scenario::ColdLoad).unwrap();
     crashes.pin().unwrap();
-    let mut found = BTreeSet::new();
+    let mut points = BTreeSet::new();
     // While a daemon quarantines records, no other process works on them.
     for scenario in SCENARIOS.into_iter().chain([Scenario::Quarantine]) {
-        found.extend(crashes.count(scenario).unwrap());
+        points.extend(crashes.count(scenario).unwrap());
     }
-    assert_eq!(found, step_names());
+    assert_eq!(points, step_names());
 }

@@ -1,4 +1,4 @@
-//! A file is never taken for another, whatever `stat` says (INV-10, INV-11, LAYOUT.md 8).
+//! A file is never taken for another, whatever `stat` returns (INV-10, INV-11, LAYOUT.md 8).
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, symlink};
@@ -170,27 +170,27 @@ fn what_a_file_is_said_to_consist_of_is_compared() {
 
 #[test]
 fn names_that_were_exchanged_in_the_header_alone_are_noticed() {
-    let own = content(1);
-    let len = u64::from_le_bytes(own[..8].try_into().unwrap()) as usize;
-    let text = String::from_utf8(own[8..8 + len].to_vec()).unwrap();
+    let file = content(1);
+    let len = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    let text = String::from_utf8(file[8..8 + len].to_vec()).unwrap();
     let text = text.replace("layer.000", "layer.tmp");
     let text = text.replace("layer.001", "layer.000");
     let text = text.replace("layer.tmp", "layer.001");
-    let mut other = own.clone();
+    let mut other = file.clone();
     other[8..8 + len].copy_from_slice(text.as_bytes());
-    assert_ne!(own, other);
-    let mistaken = Mistaken::new(ManifestKind::Safetensors, &own, &other);
+    assert_ne!(file, other);
+    let mistaken = Mistaken::new(ManifestKind::Safetensors, &file, &other);
     let agent = mistaken.scratch.agent().unwrap();
     assert_eq!(load(&agent, &mistaken.path), Recognized::ByHashing);
 }
 
 #[test]
 fn one_byte_of_a_small_file_is_noticed_wherever_it_is() {
-    let own = serialize(&equal_specs(1, 3, 40_000)).unwrap();
-    for at in [own.len() - 120_000, own.len() - 60_001, own.len() - 1] {
-        let mut other = own.clone();
+    let file = serialize(&equal_specs(1, 3, 40_000)).unwrap();
+    for at in [file.len() - 120_000, file.len() - 60_001, file.len() - 1] {
+        let mut other = file.clone();
         other[at] ^= 1;
-        let mistaken = Mistaken::new(ManifestKind::Safetensors, &own, &other);
+        let mistaken = Mistaken::new(ManifestKind::Safetensors, &file, &other);
         let agent = mistaken.scratch.agent().unwrap();
         assert_eq!(load(&agent, &mistaken.path), Recognized::ByHashing, "{at}");
     }
@@ -199,12 +199,12 @@ fn one_byte_of_a_small_file_is_noticed_wherever_it_is() {
 /// Each attach looks elsewhere: a hundredth of the blocks gets past one with 0.72, past a hundred with 1e-14.
 #[test]
 fn a_hundredth_of_a_file_is_noticed_by_one_of_many_attaches() {
-    let own = content(1);
-    let mut other = own.clone();
-    for block in (50..own.len() / 4096).step_by(100) {
+    let file = content(1);
+    let mut other = file.clone();
+    for block in (50..file.len() / 4096).step_by(100) {
         other[block * 4096 + 7] ^= 1;
     }
-    let mistaken = Mistaken::new(ManifestKind::Safetensors, &own, &other);
+    let mistaken = Mistaken::new(ManifestKind::Safetensors, &file, &other);
     let agent = mistaken.scratch.agent().unwrap();
     let noticed = (0..100).any(|_| {
         let model = agent.load_with(&mistaken.path, &sharing_all()).unwrap();
@@ -231,14 +231,14 @@ fn a_sidecar_of_other_content_is_noticed_at_random_places() {
     let scratch = Scratch::new().unwrap();
     let (path, other) = (scratch.model("own"), scratch.model("other"));
     write(&path, 1);
-    // The header is the same: it says nothing of values.
+    // The header is the same: it reveals nothing of values.
     write(&other, 2);
     let agent = scratch.agent().unwrap();
     let options = sharing_all().with_ignore_identity(true);
     load(&agent, &other);
     let manifests = agent.manifests(&other, ManifestKind::Safetensors, &options);
     let (_, manifest) = manifests.unwrap().pop().unwrap();
-    // Valid in all that it says of the file, and of another manifest.
+    // Valid in all that it has of the file, and of another manifest.
     sidecar::write(&path, &manifest).unwrap();
     assert_eq!(load(&agent, &path), Recognized::ByHashing);
 }
@@ -295,7 +295,7 @@ fn images_in_turn(kind: Kind) {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join(image::FILE);
     with_loop(&images[0], |device| {
-        let mut found = Vec::new();
+        let mut names = Vec::new();
         for image in &images {
             device.exchange(image)?;
             let _mounted = device.mount(kind, place.path())?;
@@ -305,14 +305,14 @@ fn images_in_turn(kind: Kind) {
                 load(&agent, &path) == Recognized::ByStat,
                 kind == Kind::Ext4
             );
-            found.push((identity(&path), system(&path)));
+            names.push((identity(&path), system(&path)));
         }
         // Else nothing was tested.
-        assert_eq!(found[0].0, found[1].0, "what fstat says");
+        assert_eq!(names[0].0, names[1].0, "what fstat says");
         if kind == Kind::Ext4 {
-            assert_ne!(found[0].1, found[1].1);
+            assert_ne!(names[0].1, names[1].1);
         } else {
-            assert_eq!((found[0].1, identities(&scratch)), (None, 0));
+            assert_eq!((names[0].1, identities(&scratch)), (None, 0));
         }
         for (id, _) in scratch.store().identities()? {
             scratch.store().remove_identity(id)?;

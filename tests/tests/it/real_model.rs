@@ -52,11 +52,11 @@ fn real_weights_are_shared_between_processes_and_equal_the_reference() {
     let mut first = start(scratch.root(), &path);
     let line = first.read_line();
     let line = line.strip_prefix(tetris_tests::process::RESULT).unwrap();
-    let one: Loaded = serde_json::from_str(line).unwrap();
+    let first_process: Loaded = serde_json::from_str(line).unwrap();
     // While the first holds it.
     let two: Loaded = start(scratch.root(), &path).finish().result();
     assert!(first.finish().status.success());
-    for loaded in [&one, &two] {
+    for loaded in [&first_process, &two] {
         let Loaded {
             error,
             fingerprint,
@@ -65,17 +65,21 @@ fn real_weights_are_shared_between_processes_and_equal_the_reference() {
         } = loaded;
         assert_eq!((error, fingerprint, *tensors), (&None, &expected, TENSORS));
     }
-    assert_eq!(one.recognized, ["hashing"]);
+    assert_eq!(first_process.recognized, ["hashing"]);
     assert_eq!(
-        (one.bytes_new, one.bytes_shared, one.bytes_private),
-        (one.bytes_read, 0, 0)
+        (
+            first_process.bytes_new,
+            first_process.bytes_shared,
+            first_process.bytes_private
+        ),
+        (first_process.bytes_read, 0, 0)
     );
     assert_eq!(two.recognized, ["stat"]);
     assert_eq!(
         (two.bytes_read, two.bytes_new, two.bytes_private),
         (0, 0, 0)
     );
-    assert_eq!(two.bytes_shared, one.bytes_new);
+    assert_eq!(two.bytes_shared, first_process.bytes_new);
     require_reclaimable(scratch.store(), scratch.empty_usage()).unwrap();
 }
 

@@ -108,9 +108,9 @@ fn a_file_replaced_during_the_load_is_loaded_in_either_version() {
     let victim = path.clone();
     let options = changing(move || write(&victim, &specs(2)).unwrap());
     let model = agent.load_with(&path, &options).unwrap();
-    let found = fingerprint(&model).unwrap();
+    let loaded = fingerprint(&model).unwrap();
     let new = fingerprint_of_file(&path).unwrap();
-    assert!(found == old || found == new);
+    assert!(loaded == old || loaded == new);
     assert_next_load_is_right(&agent, &path);
 }
 

@@ -47,7 +47,7 @@ fn subcommands(help: &str) -> Vec<String> {
 fn faults(text: &str) -> Vec<String> {
     let width = |line: &str| line.chars().count();
     let wide = text.lines().filter(|line| width(line) > COLUMNS);
-    let mut found: Vec<String> = wide.map(|line| format!("too wide: {line}")).collect();
+    let mut lines: Vec<String> = wide.map(|line| format!("too wide: {line}")).collect();
     let is_prose = |line: &str| {
         let begins = line.chars().next().is_some_and(|c| !c.is_whitespace());
         begins && !line.starts_with("Usage:") && !line.ends_with(':')
@@ -55,10 +55,10 @@ fn faults(text: &str) -> Vec<String> {
     for (line, next) in text.lines().zip(text.lines().skip(1)) {
         let word = next.split(' ').next().unwrap_or_default();
         if is_prose(line) && is_prose(next) && width(line) + 1 + width(word) <= COLUMNS {
-            found.push(format!("ends early: {line}"));
+            lines.push(format!("ends early: {line}"));
         }
     }
-    found
+    lines
 }
 
 fn check(program: &Path, words: &mut Vec<String>, found: &mut Vec<String>, count: &mut usize) {

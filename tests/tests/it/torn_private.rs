@@ -89,8 +89,8 @@ impl Versions {
             Err(LoadError::Changed { .. }) => {}
             Err(error) => panic!("unclear: {error}"),
             Ok(model) => {
-                let found = fingerprint(&model).unwrap();
-                assert!(self.fingerprints.contains(&found), "a mixture of versions");
+                let digest = fingerprint(&model).unwrap();
+                assert!(self.fingerprints.contains(&digest), "a mixture of versions");
             }
         }
     }

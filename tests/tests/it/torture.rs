@@ -5,7 +5,7 @@
 //! Whenever everything stands still, nothing partial or left over is in the store (INV-5), and the daemon's counters
 //! agree with the file system. In the end all of it can be reclaimed (INV-4).
 //!
-//! The long form says how far it is, and prints at the end what happened:
+//! The long form reports its progress, and prints at the end what happened:
 //!
 //! ```text
 //! TETRIS_TORTURE_EVENTS=20000 cargo test -p tetris-tests --test it torture:: -- --nocapture

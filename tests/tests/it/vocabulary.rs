@@ -27,17 +27,17 @@ fn words_that_the_glossary_rules_out_do_not_come_back() {
         })
         .collect();
     for word in &ruled_out {
-        let mut found = Vec::new();
+        let mut lines = Vec::new();
         for (file, text) in &texts {
             for (index, line) in text.lines().enumerate() {
                 let count = occurrences(line, word);
-                found.extend((0..count).map(|_| format!("{}:{}", file.display(), index + 1)));
+                lines.extend((0..count).map(|_| format!("{}:{}", file.display(), index + 1)));
             }
         }
         assert!(
-            found.is_empty(),
+            lines.is_empty(),
             "`{word}`, which {GLOSSARY} rules out:\n{}",
-            found.join("\n")
+            lines.join("\n")
         );
     }
 }
@@ -62,15 +62,15 @@ fn only_whole_words_count() {
 
 /// Words in backticks in the last of three columns, in lower case.
 fn ruled_out(page: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut words = Vec::new();
     for line in page.lines() {
         let cells: Vec<&str> = line.trim().trim_matches('|').split('|').collect();
         if let [_, _, not] = cells[..] {
             // Every second piece between backticks is inside of them.
-            found.extend(not.split('`').skip(1).step_by(2).map(str::to_lowercase));
+            words.extend(not.split('`').skip(1).step_by(2).map(str::to_lowercase));
         }
     }
-    found
+    words
 }
 
 /// Number of places in `line` with `word`, as its own word.

@@ -14,22 +14,22 @@ const RULED_OUT: [&str; 13] = [
 fn doc_comments_begin_with_a_noun_or_a_verb() {
     let files = sources(&["rs", "py"]);
     assert!(files.len() > 500, "only {} sources found", files.len());
-    let mut found = Vec::new();
+    let mut lines = Vec::new();
     for file in &files {
         let text = fs::read_to_string(repository().join(file)).unwrap();
         let python = file.extension().is_some_and(|extension| extension == "py");
         let openings = openings(&text, python);
-        found.extend(
+        lines.extend(
             openings
                 .into_iter()
                 .map(|line| format!("{}:{line}", file.display())),
         );
     }
     assert!(
-        found.is_empty(),
+        lines.is_empty(),
         "{} doc comments begin with a word that STYLE.md rules out:\n{}",
-        found.len(),
-        found.join("\n")
+        lines.len(),
+        lines.join("\n")
     );
 }
 
@@ -44,7 +44,7 @@ fn only_the_first_line_of_a_comment_counts() {
 
 /// Numbers of the lines that open a doc comment with a word that is ruled out.
 fn openings(text: &str, python: bool) -> Vec<usize> {
-    let mut found = Vec::new();
+    let mut openings = Vec::new();
     let mut inside = false;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_start();
@@ -62,8 +62,8 @@ fn openings(text: &str, python: bool) -> Vec<usize> {
         let first = comment.and_then(|comment| comment.split_whitespace().next());
         let first = first.map(|word| word.trim_end_matches(|c: char| !c.is_alphanumeric()));
         if first.is_some_and(|word| RULED_OUT.contains(&word)) {
-            found.push(index + 1);
+            openings.push(index + 1);
         }
     }
-    found
+    openings
 }

@@ -30,8 +30,8 @@ impl HolderCounts {
         store: &Store,
         objects: impl IntoIterator<Item = &'a ObjectEntry>,
     ) -> Result<Self> {
-        let held = |object: &ObjectRef| store.is_quarantined_held(object);
-        Self::with(Holders::read()?, objects, held)
+        let is_held = |object: &ObjectRef| store.is_quarantined_held(object);
+        Self::with(Holders::read()?, objects, is_held)
     }
 
     fn with<'a>(
@@ -75,7 +75,7 @@ impl HolderCounts {
         }
     }
 
-    /// Says on stderr that the numbers are too low, if they may be.
+    /// Reports on stderr that the numbers are too low, if they may be.
     pub(crate) fn note(&self) {
         if !self.is_complete() {
             output::warning(format_args!(
@@ -95,7 +95,7 @@ mod tests {
     fn an_object_that_the_list_misses_has_a_holder_all_the_same() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
-        let held = store.publish(b"held", Access::ReadOnly).unwrap();
+        let mapped = store.publish(b"held", Access::ReadOnly).unwrap();
         drop(store.publish(b"free", Access::ReadOnly).unwrap());
         let objects = store.objects().unwrap().objects;
         // Nothing was read of it.
@@ -104,7 +104,7 @@ mod tests {
         let counts = counts.unwrap();
         assert!(!counts.is_complete());
         for entry in &objects {
-            let expected = u64::from(entry.object == held.object);
+            let expected = u64::from(entry.object == mapped.object);
             assert_eq!(counts.number(entry), expected);
         }
     }

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &DoctorArgs, location: &StoreLocation, out: &mut Output)
     ended(&diagnosis)
 }
 
-/// The exit code tells scripts the worst status.
+/// The exit code is the worst status, for scripts.
 fn ended(diagnosis: &Diagnosis) -> Result {
     let code = match diagnosis.status() {
         Status::Ok | Status::Note => return Ok(()),

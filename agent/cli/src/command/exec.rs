@@ -10,7 +10,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &ExecArgs, location: &StoreLocation) -> Result {
     let paths = match location.open() {
         Ok(_) if models.is_empty() => Ok(Vec::new()),
         Ok(_) => hold(args, &models, location)?,
-        Err(unusable) => Err(Error::from(unusable).to_string()),
+        Err(unusable) => Err(Unheld::Store(Error::from(unusable).to_string())),
     };
     let paths = match paths {
         Ok(paths) => paths,
@@ -76,13 +76,26 @@ pub(crate) fn run(args: &ExecArgs, location: &StoreLocation) -> Result {
     Err(become_command(args, &paths, location))
 }
 
+/// The reason that CMD runs without models in the store.
+#[derive(Debug, thiserror::Error)]
+enum Unheld {
+    #[error("{0}")]
+    Store(String),
+    #[error("this kernel gives no handle to a process: {0}")]
+    Handle(#[source] io::Error),
+    #[error("cannot start a process that holds the models: {0}")]
+    Start(#[source] io::Error),
+    #[error("the process that holds the models ended early")]
+    Ended,
+}
+
 /// Starts a holder and waits until it has the references. Returns the paths that stand for the
 /// models, or why there is no holder.
 fn hold(
     args: &ExecArgs,
     models: &[PathBuf],
     location: &StoreLocation,
-) -> Result<std::result::Result<Vec<PathBuf>, String>> {
+) -> Result<std::result::Result<Vec<PathBuf>, Unheld>> {
     let report = match start_holder(args, models, location) {
         Ok(report) => report,
         Err(reason) => return Ok(Err(reason)),
@@ -98,7 +111,7 @@ fn hold(
                 .collect()))
         }
         Report::NoModel { message } => Err(Error::message(Code::Model, message)),
-        Report::NoStore { message } => Ok(Err(message)),
+        Report::NoStore { message } => Ok(Err(Unheld::Store(message))),
     }
 }
 
@@ -106,10 +119,10 @@ fn start_holder(
     args: &ExecArgs,
     models: &[PathBuf],
     location: &StoreLocation,
-) -> Result<Report, String> {
+) -> std::result::Result<Report, Unheld> {
     // Opened by the process that it refers to, so no other can have taken its number.
-    let own = pidfd_open(getpid(), PidfdFlags::empty())
-        .map_err(|error| format!("this kernel gives no handle to a process: {error}"))?;
+    let pidfd =
+        pidfd_open(getpid(), PidfdFlags::empty()).map_err(|error| Unheld::Handle(error.into()))?;
     let mut command = Command::new(SELF);
     command.arg0("tetris").arg("--store").arg(&location.dir);
     command.arg(HOLD);
@@ -117,21 +130,19 @@ fn start_holder(
         command.arg("--whole-file");
     }
     command.arg("--").args(models);
-    command.stdin(own).stdout(Stdio::piped());
-    let failed = |error| format!("cannot start a process that holds the models: {error}");
-    let mut starter = command.spawn().map_err(failed)?;
+    command.stdin(pidfd).stdout(Stdio::piped());
+    let mut starter = command.spawn().map_err(Unheld::Start)?;
     let pipe = starter.stdout.take();
     // The starter leaves its own child behind and ends, so that CMD has no child that it did not
     // start.
-    starter.wait().map_err(failed)?;
+    starter.wait().map_err(Unheld::Start)?;
     let mut line = Vec::new();
     if let Some(pipe) = pipe {
         let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
         let read = BufReader::new(pipe).read_until(b'\n', &mut line);
-        read.map_err(failed)?;
+        read.map_err(Unheld::Start)?;
     }
-    serde_json::from_slice(&line)
-        .map_err(|_| "the process that holds the models ended early".to_owned())
+    serde_json::from_slice(&line).map_err(|_| Unheld::Ended)
 }
 
 /// Checks that there is a model, as the holder does by loading it.
@@ -170,8 +181,8 @@ fn become_command(args: &ExecArgs, paths: &[PathBuf], location: &StoreLocation) 
         }
     }
     let error = command.exec();
-    let found = error.kind() != ErrorKind::NotFound && is_there(program);
-    let code = if found {
+    let exists = error.kind() != ErrorKind::NotFound && is_there(program);
+    let code = if exists {
         Code::NotExecutable
     } else {
         Code::NotFound

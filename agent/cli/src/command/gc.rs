@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use tetris_agent::gc::{GcOptions, GcReport, collect, collect_quarantined};
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 use super::error::{Error, Result};
 use super::exit::Code;
@@ -18,7 +18,7 @@ use tetris_agent::store_location::StoreLocation;
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
     /// Free only objects unused for at least DURATION: 10m, 1h 30m, 2days
-    #[arg(long, value_name = "DURATION", value_parser = tetris_conventions::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = tetris_units::duration::parse)]
     older_than: Option<Duration>,
     /// Stop when SIZE is freed: 8GiB, 512M
     #[arg(long, value_name = "SIZE")]

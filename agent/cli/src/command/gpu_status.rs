@@ -8,10 +8,10 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use serde_json::{Value, json};
 use tetris_agent::device::SOCKET_ENV;
 use tetris_agent::store_location::StoreLocation;
-use tetris_conventions::size::Bytes;
 use tetris_gpu_client::{Client, ClientError};
 use tetris_gpu_device::MemoryKind;
 use tetris_gpu_protocol::{DeviceEntry, DeviceStatus, StatusReport};
+use tetris_units::size::Bytes;
 
 use super::error::{Error, Result};
 use super::exit::Code;

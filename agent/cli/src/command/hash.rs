@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::{Agent, LoadOptions, ManifestKind, sidecar};
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 use super::error::Result;
 use super::failures::Failures;

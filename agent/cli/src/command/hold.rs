@@ -256,9 +256,9 @@ impl Links {
             Some(dir) => dir.clone(),
             None => self.dir.insert(Self::make_dir()?).clone(),
         };
-        let own = dir.join(number.to_string());
-        fs::create_dir(&own)?;
-        let link = own.join(model.file_name().unwrap_or(object.as_os_str()));
+        let folder = dir.join(number.to_string());
+        fs::create_dir(&folder)?;
+        let link = folder.join(model.file_name().unwrap_or(object.as_os_str()));
         symlink(std::path::absolute(object)?, &link)?;
         Ok(link)
     }

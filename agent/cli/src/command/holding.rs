@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tetris_cli::holders::{
     Container, HolderProcess, HolderProcesses, Pod, ProcessInfo, SCAN_LIMIT, processes_of,
 };
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::ObjectEntry;
+use tetris_units::size::Bytes;
 
 use super::error::Result;
 use super::lookup::short;
@@ -112,7 +112,7 @@ fn pod_name(pod: &Pod) -> String {
     }
 }
 
-/// Says on stderr which processes could not be looked at, if holders may be among them.
+/// Reports on stderr which processes could not be looked at, if holders may be among them.
 pub(crate) fn note_unseen(found: &HolderProcesses) {
     if found.hidden > 0 {
         let step = if geteuid().is_root() {

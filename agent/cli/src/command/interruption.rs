@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use nix::sys::signal::{SigSet, Signal, raise};
 use tetris_agent::{Agent, ProgressFn};
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 use super::error::{Error, Result};
 use super::exit::Code;

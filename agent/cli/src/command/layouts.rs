@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 use tetris_agent::Store;
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::{DerivedId, DerivedRecord, Layout, RecordEntry};
+use tetris_units::size::Bytes;
 
 use super::error::Result;
 use super::lookup::short;
@@ -188,7 +188,7 @@ pub(super) fn show(store: &Store, record: &DerivedRecord, out: &mut Output) -> R
 }
 
 fn tensors(store: &Store, layout: &Layout) -> Vec<Value> {
-    let each = layout.tensors.iter().map(|tensor| {
+    let tensors = layout.tensors.iter().map(|tensor| {
         let place = tensor.place;
         let object = place.and_then(|place| layout.objects.get(place.object as usize));
         let alias = tensor
@@ -205,5 +205,5 @@ fn tensors(store: &Store, layout: &Layout) -> Vec<Value> {
             "in_store": object.is_none_or(|object| store.contains(object)),
         })
     });
-    each.collect()
+    tensors.collect()
 }

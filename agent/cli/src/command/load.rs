@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use tetris_agent::{Agent, LoadOptions, LoadReport, Recognized, Words};
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 use super::checkpoint::is_torch_checkpoint;
 use super::error::Result;

@@ -46,7 +46,7 @@ fn has_header(path: &Path) -> bool {
     let header = File::open(path).and_then(|file| {
         let len = file.metadata()?.len();
         let read = Header::read(&file, len, path);
-        // A pointer stands for a model, and the load says so.
+        // A pointer stands for a model: the load is refused with that.
         let pointer = |error: &HeaderError| {
             let HeaderError::Invalid { source, .. } = error else {
                 return false;

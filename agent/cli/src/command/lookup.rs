@@ -71,18 +71,18 @@ pub(crate) fn find(store: &Store, text: &str) -> Result<StoreEntry> {
         return Err(not_an_id(text));
     }
     let begins = |id: &dyn Display| id.to_string().starts_with(digits_of(text));
-    let mut found: Vec<StoreEntry> = Vec::new();
+    let mut entries: Vec<StoreEntry> = Vec::new();
     let objects = store.objects()?.objects.into_iter();
-    found.extend(
+    entries.extend(
         objects
             .filter(|entry| begins(&entry.object.id))
             .map(StoreEntry::Object),
     );
     let manifests = store.manifests()?.into_iter().map(|record| record.id);
-    found.extend(manifests.filter(|id| begins(id)).map(StoreEntry::Manifest));
+    entries.extend(manifests.filter(|id| begins(id)).map(StoreEntry::Manifest));
     let derived = store.derived_records()?.into_iter().map(|record| record.id);
-    found.extend(derived.filter(|id| begins(id)).map(StoreEntry::Derived));
-    match found[..] {
+    entries.extend(derived.filter(|id| begins(id)).map(StoreEntry::Derived));
+    match entries[..] {
         [only] => Ok(only),
         [] => Err(Error::message(
             Code::Failed,
@@ -91,7 +91,7 @@ pub(crate) fn find(store: &Store, text: &str) -> Result<StoreEntry> {
                 store.root().display()
             ),
         )),
-        _ => Err(ambiguous(text, &found)),
+        _ => Err(ambiguous(text, &entries)),
     }
 }
 

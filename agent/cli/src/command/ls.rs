@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tetris_agent::{ManifestKind, Store};
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::{DecodeError, IdentityBy, IdentityKey, ManifestId, ObjectEntry};
+use tetris_units::size::Bytes;
 
 use super::counts::HolderCounts;
 use super::error::Result;
@@ -161,7 +161,7 @@ fn sort(rows: &mut [ModelRow], args: &LsArgs) {
     }
 }
 
-/// Says on stderr that objects in quarantine take memory, and the command that frees it.
+/// Reports on stderr that objects in quarantine take memory, and the command that frees it.
 pub(super) fn note_quarantined(objects: u64, bytes: u64) {
     if objects > 0 {
         output::note(format_args!(

@@ -175,7 +175,7 @@ Examples:
     Gc(gc::GcArgs),
     /// Remove models: their records, and the objects that no one maps and no other model has
     ///
-    /// Objects that processes hold stay, as do those that other models share; the command says which, and
+    /// Objects that processes hold stay, as do those that other models share; the command lists them, and
     /// frees the rest. Ends with code 1 if something of a model stays because it is in use.
     #[command(long_about)]
     Rm(rm::RmArgs),

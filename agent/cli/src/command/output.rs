@@ -90,7 +90,7 @@ impl Output {
             return;
         }
         let document = error.document();
-        // The message is on stderr already, and the exit code says the rest.
+        // The message is on stderr already, and the exit code has the rest.
         let _closed = self.line(document.to_json()).and_then(|()| self.flush());
     }
 
@@ -170,17 +170,17 @@ pub(crate) fn bad(text: impl Display) -> String {
     format!("{BAD}{text}{BAD:#}")
 }
 
-/// Says on stderr why the command ends.
+/// Reports on stderr why the command ends.
 pub(crate) fn error(message: impl Display) {
     say("error", BAD, &message);
 }
 
-/// Says on stderr that something is not as it should be, though the command goes on.
+/// Reports on stderr that something is not as it should be, though the command goes on.
 pub(crate) fn warning(message: impl Display) {
     say("warning", WARN, &message);
 }
 
-/// Says on stderr what is good to know.
+/// Reports on stderr what is good to know.
 pub(crate) fn note(message: impl Display) {
     say("note", NOTE, &message);
 }

@@ -1,13 +1,28 @@
 //! The pages of a store, as `init` and `stat` say them.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tetris_agent::{PrivateCause, Store, Words};
-use tetris_store_layout::{ObjectEntry, Pages};
+use tetris_store_layout::{IoError, ObjectEntry, Pages, PublishError};
+
+/// The reason that the pages of a store are not known.
+#[derive(Debug, Clone, thiserror::Error)]
+enum NoPages {
+    #[error("no object of 2 MiB is there to be looked at, and this process can write none")]
+    NoObject,
+    #[error("the store has hardly any room left")]
+    NoRoom,
+    #[error(transparent)]
+    Look(Arc<IoError>),
+    #[error(transparent)]
+    Probe(Arc<PublishError>),
+}
 
 /// Knowledge of a store's pages.
 #[derive(Debug, Clone)]
 pub(super) struct SeenPages {
-    pages: Result<Pages, String>,
+    pages: Result<Pages, NoPages>,
     /// The mount's option.
     huge: Option<String>,
 }
@@ -30,16 +45,13 @@ impl SeenPages {
         let pages = match store.object_pages(objects) {
             Ok(Some(pages)) => Ok(pages),
             Ok(None) if store.is_writable() => probe(store),
-            Ok(None) => Err(
-                "no object of 2 MiB is there to be looked at, and this process can write none"
-                    .to_owned(),
-            ),
-            Err(error) => Err(error.to_string()),
+            Ok(None) => Err(NoPages::NoObject),
+            Err(error) => Err(NoPages::Look(Arc::new(error))),
         };
         Self::of(store, pages)
     }
 
-    fn of(store: &Store, pages: Result<Pages, String>) -> Self {
+    fn of(store: &Store, pages: Result<Pages, NoPages>) -> Self {
         let huge = store.huge_option();
         Self { pages, huge }
     }
@@ -91,15 +103,14 @@ impl SeenPages {
                     "text": reason.to_string(),
                 })),
             }),
-            Err(why) => json!({ "unknown": why }),
+            Err(why) => json!({ "unknown": why.to_string() }),
         }
     }
 }
 
-fn probe(store: &Store) -> Result<Pages, String> {
-    match store.probe_pages() {
-        Ok(Some(pages)) => Ok(pages),
-        Ok(None) => Err("the store has hardly any room left".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+fn probe(store: &Store) -> Result<Pages, NoPages> {
+    let probed = store.probe_pages();
+    probed
+        .map_err(|error| NoPages::Probe(Arc::new(error)))?
+        .ok_or(NoPages::NoRoom)
 }

@@ -63,7 +63,7 @@ impl Present {
     }
 
     /// Number of holders of the model. Each of them holds all its objects, so the object with the
-    /// fewest holders tells. Other models may share all the rest.
+    /// fewest holders decides. Other models may share all the rest.
     pub(crate) fn model_holders(&self, manifest: &Manifest) -> u64 {
         let objects = manifest.objects.iter().map(|entry| &entry.object);
         let present = objects.filter(|object| self.get(object).is_some());

@@ -54,7 +54,7 @@ impl Bar {
         self.bar.0.inc(bytes);
     }
 
-    /// Says that `done` of `total` are done.
+    /// Reports that `done` of `total` are done.
     pub(crate) fn set(&self, done: u64, total: u64) {
         // A model that is known has nothing to read.
         if total > 0 {

@@ -142,17 +142,17 @@ fn models_called(store: &Store, name: &Path) -> Result<BTreeSet<ManifestId>> {
     }
 }
 
-/// The models with this last path, or one below it. Several with one path are told apart by their ids.
+/// The models with this last path, or one below it. Several with one path are distinguished by their ids.
 fn hinted(store: &Store, name: &Path) -> Result<BTreeSet<ManifestId>> {
-    let found = by_last_path(store, name)?;
-    let twice = found.windows(2).find_map(|pair| match pair {
+    let models = by_last_path(store, name)?;
+    let twice = models.windows(2).find_map(|pair| match pair {
         [one, other] if one.1.path == other.1.path => Some(&one.1.path),
         _ => None,
     });
     let Some(path) = twice else {
-        return Ok(found.into_iter().map(|(id, _)| id).collect());
+        return Ok(models.into_iter().map(|(id, _)| id).collect());
     };
-    let same = found.iter().filter(|(_, last)| last.path == *path);
+    let same = models.iter().filter(|(_, last)| last.path == *path);
     let lines: Vec<String> = same
         .take(SHOWN)
         .map(|(id, last)| format!("{id} {}", model_row::in_words(Some(last))))
@@ -187,10 +187,10 @@ impl Removal {
         let freed = if self.dry_run { "would free" } else { "freed" };
         let mut fields = vec![(freed, in_objects(report.freed_bytes, report.freed_objects))];
         if !report.held.is_empty() {
-            let held = in_objects(self.held_bytes(), report.held.len() as u64);
+            let in_use = in_objects(self.held_bytes(), report.held.len() as u64);
             fields.push((
                 "in use",
-                format!("{held} stay until the processes below end"),
+                format!("{in_use} stay until the processes below end"),
             ));
         }
         if !report.shared.is_empty() {

@@ -7,10 +7,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
 use tetris_cli::holders::{HolderProcess, HolderProcesses};
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::{
     DerivedId, Manifest, ManifestId, ManifestTensor, ObjectEntry, ObjectRef, StoreError,
 };
+use tetris_units::size::Bytes;
 
 use super::counts::HolderCounts;
 use super::error::{Error, Result};
@@ -80,8 +80,8 @@ fn used_by(store: &Store, entry: &ObjectEntry) -> Result<Vec<(ManifestId, &'stat
 fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
     let counts = HolderCounts::of(store, [entry])?;
     let holders = counts.number(entry);
-    let held: &[ObjectEntry] = if holders > 0 { &[*entry] } else { &[] };
-    let found = holding::search(held)?;
+    let in_use: &[ObjectEntry] = if holders > 0 { &[*entry] } else { &[] };
+    let processes = holding::search(in_use)?;
     let users = used_by(store, entry)?;
     let path = store.object_path(&entry.object);
     if out.is_json() {
@@ -98,9 +98,9 @@ fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
             "published_s": unix_s(entry.published),
             "path": lossy(&path),
             "used_by": users,
-            "processes": holding::documents(found.processes.iter()),
-            "processes_hidden": found.hidden,
-            "processes_skipped": found.skipped,
+            "processes": holding::documents(processes.processes.iter()),
+            "processes_hidden": processes.hidden,
+            "processes_skipped": processes.skipped,
         }}));
     }
     let mut fields = vec![
@@ -119,9 +119,9 @@ fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
         fields.push(("used by", "no manifest".into()));
     }
     out.fields(&fields)?;
-    holding::print(found.processes.iter(), out)?;
+    holding::print(processes.processes.iter(), out)?;
     out.flush()?;
-    holding::note_unseen(&found);
+    holding::note_unseen(&processes);
     counts.note();
     Ok(())
 }
@@ -171,13 +171,13 @@ impl Around {
         let present = Present::of(&store)?;
         let objects = shown.iter().flat_map(|(_, manifest)| &manifest.objects);
         let wanted: HashSet<ObjectRef> = objects.map(|entry| entry.object).collect();
-        let held = wanted.iter().filter_map(|object| present.get(object));
-        let held = held.filter(|entry| present.holders(&entry.object) > 0);
-        let found = holding::search(&held.copied().collect::<Vec<_>>())?;
+        let wanted_objects = wanted.iter().filter_map(|object| present.get(object));
+        let in_use = wanted_objects.filter(|entry| present.holders(&entry.object) > 0);
+        let processes = holding::search(&in_use.copied().collect::<Vec<_>>())?;
         Ok(Self {
             store,
             present,
-            found,
+            found: processes,
         })
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use tetris_agent::TensorSet;
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 use super::error::Result;
 use super::lookup::manifests;

@@ -1,6 +1,6 @@
 //! Amounts in words.
 
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 /// The amount in words: `8.00 GiB in 1 object`.
 pub(crate) fn in_objects(bytes: u64, objects: u64) -> String {

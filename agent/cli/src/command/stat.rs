@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
 use tetris_cli::holders::HolderProcesses;
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::{ObjectListing, Usage};
+use tetris_units::size::Bytes;
 
 use super::counts::HolderCounts;
 use super::error::Result;
@@ -20,7 +20,7 @@ use super::savings;
 use super::time::{ago, unix_s};
 use tetris_agent::store_location::StoreLocation;
 
-/// Arguments of `stat`: none of its own.
+/// Arguments of `stat`: none.
 #[derive(Debug, Args)]
 pub(crate) struct StatArgs {}
 
@@ -76,15 +76,15 @@ impl Sums {
             .collect();
         let quarantined = store.quarantined()?.objects;
         let objects = listing.objects.iter();
-        let held = objects.filter(|entry| counts.number(entry) > 0);
-        let mut held: Vec<_> = held.copied().collect();
+        let with_holders = objects.filter(|entry| counts.number(entry) > 0);
+        let mut referenced: Vec<_> = with_holders.copied().collect();
         for entry in &quarantined {
             if store.is_quarantined_held(&entry.object)? {
-                held.push(*entry);
+                referenced.push(*entry);
             }
         }
         sums.counts = Some(counts);
-        sums.processes = holding::search(&held)?;
+        sums.processes = holding::search(&referenced)?;
         sums.quarantined = quarantined.len() as u64;
         sums.quarantined_bytes = quarantined.iter().map(|entry| entry.allocated).sum();
         sums.records(store)?;
@@ -160,11 +160,11 @@ pub(crate) fn run(_: &StatArgs, location: &StoreLocation, out: &mut Output) -> R
 
 /// Bytes of the file system that are not this store's.
 fn used_by_others(sums: &Sums, usage: &Usage) -> u64 {
-    let own = sums.allocated + sums.record_bytes + sums.quarantined_bytes;
+    let by_store = sums.allocated + sums.record_bytes + sums.quarantined_bytes;
     usage
         .capacity
         .saturating_sub(usage.free)
-        .saturating_sub(own)
+        .saturating_sub(by_store)
 }
 
 fn document(store: &Store, sums: &Sums, usage: &Usage, pages: &SeenPages) -> Value {

@@ -53,7 +53,7 @@ impl Table {
     }
 }
 
-/// The last `width` characters of `text`: the end of a path tells more than its begin.
+/// The last `width` characters of `text`: the end of a path matters more than its beginning.
 pub(crate) fn cut_begin(text: &str, width: usize) -> String {
     let chars = text.chars().count();
     if chars <= width {

@@ -9,10 +9,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
 use tetris_cli::holders::{HolderProcess, HolderProcesses};
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::{
     DecodeError, Holders, ObjectEntry, ObjectRef, StoreError, Verified, VerifyDepth,
 };
+use tetris_units::size::Bytes;
 
 use super::error::{Error, Result};
 use super::exit::Code;
@@ -77,8 +77,8 @@ impl Findings {
     /// The processes that hold a damaged object: they compute with wrong bytes.
     fn holding<'a>(&'a self, damage: &'a Damage) -> impl Iterator<Item = &'a HolderProcess> {
         let object = damage.object.as_ref();
-        let found = object.map(|object| self.processes.of(object));
-        found.into_iter().flatten()
+        let users = object.map(|object| self.processes.of(object));
+        users.into_iter().flatten()
     }
 }
 
@@ -138,14 +138,14 @@ fn all_checked(leased: &[PathBuf]) -> Result {
 
 /// The damaged objects that are held, wherever they are now.
 fn held_and_damaged(store: &Store, findings: &Findings) -> Result<Vec<ObjectEntry>> {
-    let held = findings.damaged.iter().filter(|damage| damage.holders > 0);
-    let held: Vec<ObjectRef> = held.filter_map(|damage| damage.object).collect();
-    if held.is_empty() {
+    let damaged = findings.damaged.iter().filter(|damage| damage.holders > 0);
+    let objects: Vec<ObjectRef> = damaged.filter_map(|damage| damage.object).collect();
+    if objects.is_empty() {
         return Ok(Vec::new());
     }
     let mut entries = store.objects()?.objects;
     entries.extend(store.quarantined()?.objects);
-    entries.retain(|entry| held.contains(&entry.object));
+    entries.retain(|entry| objects.contains(&entry.object));
     Ok(entries)
 }
 

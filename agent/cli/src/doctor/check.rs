@@ -276,8 +276,8 @@ mod tests {
     #[test]
     fn the_summary_counts_each_result() {
         use Status::{Failure, Ok, Warning};
-        let found = diagnosis(&[Ok, Warning, Ok, Warning, Failure]).summary();
-        assert_eq!(found, "2 ok, 2 warnings, 1 failure");
+        let summary = diagnosis(&[Ok, Warning, Ok, Warning, Failure]).summary();
+        assert_eq!(summary, "2 ok, 2 warnings, 1 failure");
         assert_eq!(diagnosis(&[Ok, Failure]).faults(), "1 failure");
     }
 

@@ -95,7 +95,7 @@ pub fn diagnose(location: &StoreLocation, subjects: &Subjects) -> Diagnosis {
     Diagnosis { sections }
 }
 
-/// Memory of the machine in bytes, if the kernel says.
+/// Memory of the machine in bytes, if the kernel reports it.
 fn installed_memory() -> Option<u64> {
     sysinfo().ok().map(|machine| machine.ram_total())
 }

@@ -1,6 +1,6 @@
 //! The pod, container or service of a process, by the names of its cgroup.
 
-/// The pod, container and service that a process belongs to, as far as its cgroup tells.
+/// The pod, container and service that a process belongs to, as far as its cgroup shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Container {
@@ -38,25 +38,25 @@ impl Pod {
 impl Container {
     /// Reads the text of `/proc/<pid>/cgroup`: lines such as `0::/kubepods.slice/...`.
     pub(super) fn of_cgroups(text: &str) -> Self {
-        let mut found = Self::default();
+        let mut container = Self::default();
         for line in text.lines() {
             let Some(path) = line.splitn(3, ':').nth(2) else {
                 continue;
             };
             let in_kubepods = path.contains("kubepods");
             for name in path.split('/') {
-                if in_kubepods && found.pod.is_none() {
-                    found.pod = pod_uid(name).map(|uid| Pod::new(uid, None));
+                if in_kubepods && container.pod.is_none() {
+                    container.pod = pod_uid(name).map(|uid| Pod::new(uid, None));
                 }
                 if let Some(id) = container_id(name) {
-                    found.id = Some(id.to_owned());
+                    container.id = Some(id.to_owned());
                 }
                 if name.ends_with(".service") {
-                    found.unit = Some(name.to_owned());
+                    container.unit = Some(name.to_owned());
                 }
             }
         }
-        found
+        container
     }
 
     /// Returns true if nothing is known.
@@ -101,10 +101,10 @@ mod tests {
             "12:memory:/kubepods/besteffort/pod{uid}/{id}\n0::/kubepods/besteffort/pod{uid}/{id}\n"
         );
         for text in [systemd, cgroupfs] {
-            let found = Container::of_cgroups(&text);
-            assert_eq!(found.pod.unwrap().uid, uid, "{text}");
-            assert_eq!(found.id.as_deref(), Some(&*id), "{text}");
-            assert_eq!(found.unit, None);
+            let container = Container::of_cgroups(&text);
+            assert_eq!(container.pod.unwrap().uid, uid, "{text}");
+            assert_eq!(container.id.as_deref(), Some(&*id), "{text}");
+            assert_eq!(container.unit, None);
         }
     }
 

@@ -49,19 +49,19 @@ impl Process {
     /// `PermissionDenied` where this process may not look; others when the process has ended.
     pub(super) fn held(&self, wanted: &HashSet<FileKey>) -> io::Result<HashSet<FileKey>> {
         let maps = std::fs::read(self.folder.join("maps"))?;
-        let mut held: HashSet<FileKey> = mapped_files(&maps)
+        let mut mapped: HashSet<FileKey> = mapped_files(&maps)
             .filter(|key| wanted.contains(key))
             .collect();
         let open = std::fs::read_dir(self.folder.join("fd"));
         for entry in open.into_iter().flatten().flatten() {
             let path = entry.path();
-            held.extend(open_object(&path).filter(|key| wanted.contains(key)));
+            mapped.extend(open_object(&path).filter(|key| wanted.contains(key)));
         }
-        Ok(held)
+        Ok(mapped)
     }
 
     /// Unnamed files of the store in `root` that the process has open, by inode, with their lengths in
-    /// bytes: objects that it is writing. Another store of the same file system is told apart by its path,
+    /// bytes: objects that it is writing. Another store of the same file system is distinguished by its path,
     /// unless that is another container's.
     pub(super) fn staged(&self, root: &Path) -> HashMap<u64, u64> {
         let Ok(root) = std::fs::metadata(root) else {
@@ -151,8 +151,8 @@ mod tests {
             7f02-7f03 rw-p 00000000 00:00 0 \n\
             7f04-7f05 r--s 00001000 103:02 7 /x\\012y\n\
             garbage\n";
-        let found: Vec<_> = mapped_files(maps).collect();
-        assert_eq!(found, [((0, 0x2a), 12345), ((0x103, 2), 7)]);
+        let keys: Vec<_> = mapped_files(maps).collect();
+        assert_eq!(keys, [((0, 0x2a), 12345), ((0x103, 2), 7)]);
     }
 
     #[test]

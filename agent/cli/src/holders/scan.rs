@@ -91,7 +91,7 @@ impl HolderProcesses {
 }
 
 /// The processes that hold any of `objects`. Takes at most `limit`, some 50 us a process; `progress` is
-/// told of processes looked at and of their number.
+/// called with processes looked at and of their number.
 ///
 /// # Errors
 /// When `/proc` cannot be listed.
@@ -101,17 +101,17 @@ pub fn processes_of(
     mut progress: impl FnMut(usize, usize),
 ) -> Result<HolderProcesses, IoError> {
     let begun = Instant::now();
-    let mut found = HolderProcesses::default();
+    let mut processes = HolderProcesses::default();
     let key = |entry: &ObjectEntry| (entry.device, entry.inode);
     let wanted: HashSet<FileKey> = objects.iter().map(key).collect();
     if wanted.is_empty() {
-        return Ok(found);
+        return Ok(processes);
     }
     let all = Process::all().map_err(|error| IoError::new("list", "/proc", error))?;
     let mut describe = Describe::default();
     for (done, process) in all.iter().enumerate() {
         if begun.elapsed() >= limit {
-            found.skipped = (all.len() - done) as u64;
+            processes.skipped = (all.len() - done) as u64;
             break;
         }
         progress(done, all.len());
@@ -121,14 +121,14 @@ pub fn processes_of(
                 let of_process = objects.iter().filter(|entry| held.contains(&key(entry)));
                 let objects = of_process.map(|entry| entry.object).collect();
                 let info = describe.process(process);
-                found.processes.push(HolderProcess { info, objects });
+                processes.processes.push(HolderProcess { info, objects });
             }
-            Err(error) => found.hidden += u64::from(is_hidden(&error)),
+            Err(error) => processes.hidden += u64::from(is_hidden(&error)),
         }
     }
     let order = |process: &HolderProcess| (std::cmp::Reverse(process.bytes()), process.info.pid);
-    found.processes.sort_by_key(order);
-    Ok(found)
+    processes.processes.sort_by_key(order);
+    Ok(processes)
 }
 
 /// The processes that write objects of `store` at this moment, as far as this process may see, by their
@@ -200,21 +200,21 @@ mod tests {
     fn this_process_is_found_by_its_mapping_until_it_ends() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
-        let held = store.publish(&[1; 5000], Access::ReadOnly).unwrap();
+        let mapped = store.publish(&[1; 5000], Access::ReadOnly).unwrap();
         let free = store.publish(&[2; 5000], Access::ReadOnly).unwrap();
         drop(free.mapping);
         let objects = store.objects().unwrap().objects;
         let search = || processes_of(&objects, SCAN_LIMIT, |_, _| ()).unwrap();
-        let found = search();
-        let own: Vec<_> = found.of(&held.object).collect();
-        assert_eq!(own.len(), 1, "{found:?}");
-        assert_eq!(own[0].info.pid, std::process::id());
-        assert_eq!(own[0].info.uid, Some(nix::unistd::geteuid().as_raw()));
-        assert_eq!(own[0].objects, [held.object]);
-        assert_eq!(own[0].bytes(), 5000);
-        assert!(!own[0].info.command.is_empty());
-        assert_eq!(found.of(&free.object).count(), 0);
-        drop(held.mapping);
+        let processes = search();
+        let users: Vec<_> = processes.of(&mapped.object).collect();
+        assert_eq!(users.len(), 1, "{processes:?}");
+        assert_eq!(users[0].info.pid, std::process::id());
+        assert_eq!(users[0].info.uid, Some(nix::unistd::geteuid().as_raw()));
+        assert_eq!(users[0].objects, [mapped.object]);
+        assert_eq!(users[0].bytes(), 5000);
+        assert!(!users[0].info.command.is_empty());
+        assert_eq!(processes.of(&free.object).count(), 0);
+        drop(mapped.mapping);
         assert_eq!(search().processes, []);
     }
 
@@ -222,22 +222,22 @@ mod tests {
     fn a_load_is_seen_by_its_unnamed_file() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
-        let own = || {
-            let found = loading_processes(&store, SCAN_LIMIT).unwrap();
-            let own = found
+        let in_this_process = || {
+            let loading = loading_processes(&store, SCAN_LIMIT).unwrap();
+            let ours = loading
                 .into_iter()
                 .filter(|entry| entry.info.pid == std::process::id());
-            own.map(|process| (process.objects, process.bytes))
+            ours.map(|process| (process.objects, process.bytes))
                 .collect::<Vec<_>>()
         };
         let other = tempfile::tempdir_in("/dev/shm").unwrap();
         let other = Store::create(other.path(), &CreateOptions::default()).unwrap();
         let _elsewhere = other.stage(5_000).unwrap();
-        assert_eq!(own(), []);
+        assert_eq!(in_this_process(), []);
         let staging = store.stage(6_000).unwrap();
-        assert_eq!(own(), [(1, 6_000)]);
+        assert_eq!(in_this_process(), [(1, 6_000)]);
         drop(staging);
-        assert_eq!(own(), []);
+        assert_eq!(in_this_process(), []);
     }
 
     #[test]
@@ -246,8 +246,11 @@ mod tests {
         let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
         let _held = store.publish(&[1; 5000], Access::ReadOnly).unwrap();
         let objects = store.objects().unwrap().objects;
-        let found = processes_of(&objects, Duration::ZERO, |_, _| ()).unwrap();
-        assert!(found.skipped > 0 && found.processes.is_empty(), "{found:?}");
+        let processes = processes_of(&objects, Duration::ZERO, |_, _| ()).unwrap();
+        assert!(
+            processes.skipped > 0 && processes.processes.is_empty(),
+            "{processes:?}"
+        );
         let nothing = processes_of(&[], Duration::ZERO, |_, _| ()).unwrap();
         assert_eq!(nothing, HolderProcesses::default());
     }

@@ -232,9 +232,9 @@ fn root_s_store_without_a_daemon_gives_way_to_one_of_the_user_s_own() {
     assert!(remedy.contains("tetris init /dev/shm/tetris"), "{remedy}");
     assert!(!remedy.contains("tetris gc"), "{remedy}");
     // Such a store, elsewhere: the machine's own is not for tests.
-    let own = site.path("own");
-    site.other(&["init".as_ref(), own.as_os_str()]).expect(0);
-    let report = site.other_loads(&own, &model);
+    let dir = site.path("own");
+    site.other(&["init".as_ref(), dir.as_os_str()]).expect(0);
+    let report = site.other_loads(&dir, &model);
     assert_eq!(report["private_cause"], Value::Null, "{report}");
 
     // A daemon was there, and has died.

@@ -47,8 +47,8 @@ fn check<'d>(document: &'d Value, section: &str, name: &str) -> &'d Value {
     let checks = section.unwrap_or_else(|| panic!("{document}"))["checks"]
         .as_array()
         .unwrap();
-    let found = checks.iter().find(|check| check["name"] == name);
-    found.unwrap_or_else(|| panic!("no check {name}: {document}"))
+    let check = checks.iter().find(|check| check["name"] == name);
+    check.unwrap_or_else(|| panic!("no check {name}: {document}"))
 }
 
 #[track_caller]
@@ -60,19 +60,19 @@ fn assert_remedy(check: &Value, words: &str) {
 #[test]
 fn a_store_of_one_s_own_is_well() {
     let site = Site::new();
-    let found = doctor::<&str>(&site, &[]);
-    assert_eq!(found["version"], env!("CARGO_PKG_VERSION"));
+    let diagnosis = doctor::<&str>(&site, &[]);
+    assert_eq!(diagnosis["version"], env!("CARGO_PKG_VERSION"));
     for name in [
         "location", "layout", "owner", "publish", "daemon", "contents",
     ] {
-        assert_eq!(check(&found, "store", name)["status"], "ok", "{name}");
+        assert_eq!(check(&diagnosis, "store", name)["status"], "ok", "{name}");
     }
     for name in ["kernel", "locks", "proc", "holders"] {
-        assert_eq!(check(&found, "machine", name)["status"], "ok", "{name}");
+        assert_eq!(check(&diagnosis, "machine", name)["status"], "ok", "{name}");
     }
-    let room = &check(&found, "store", "room")["facts"];
+    let room = &check(&diagnosis, "store", "room")["facts"];
     assert!(room["capacity_bytes"].as_u64() >= room["free_bytes"].as_u64());
-    let pages = check(&found, "store", "pages");
+    let pages = check(&diagnosis, "store", "pages");
     assert_ne!(pages["status"], "failure", "{pages}");
 }
 
@@ -218,13 +218,13 @@ fn a_missing_or_invalid_model_and_small_files_are_told() {
         (&bad, "failure"),
         (&small, "note"),
     ] {
-        let found = doctor(&site, &[path]);
+        let diagnosis = doctor(&site, &[path]);
         let name = if status == "failure" {
             "files"
         } else {
             "private"
         };
-        let check = check(&found, "model", name);
+        let check = check(&diagnosis, "model", name);
         assert_eq!(check["status"], status, "{check}");
     }
     let text = doctor(&site, &[&small]);
@@ -246,8 +246,8 @@ fn a_store_that_is_too_small_names_the_size() {
         .arg("--store")
         .arg(&mounted.dir)
         .args(["doctor", "--format", "json"]);
-    let found = document(&run(command.arg(&model)));
-    let private = check(&found, "model", "private");
+    let diagnosis = document(&run(command.arg(&model)));
+    let private = check(&diagnosis, "model", "private");
     assert_eq!(private["facts"]["cause"], "too-small");
     assert_remedy(private, "--size");
 }
@@ -286,13 +286,13 @@ fn a_reader_of_another_s_store_is_told_to_have_a_daemon() {
     let Some(mut command) = as_nobody(&site) else {
         return;
     };
-    let found = document(&run(command.arg(&model)));
-    let publish = check(&found, "store", "publish");
+    let page = document(&run(command.arg(&model)));
+    let publish = check(&page, "store", "publish");
     assert_eq!(publish["status"], "warning");
     assert_eq!(publish["facts"]["cause"], "not-mine");
     assert_remedy(publish, "tetris-node");
-    assert_eq!(check(&found, "store", "daemon")["status"], "warning");
-    let private = check(&found, "model", "private");
+    assert_eq!(check(&page, "store", "daemon")["status"], "warning");
+    let private = check(&page, "model", "private");
     assert_eq!(private["facts"]["cause"], "not-mine");
     let tensors = private["facts"]["tensors"].as_array().unwrap();
     assert!(
@@ -304,10 +304,10 @@ fn a_reader_of_another_s_store_is_told_to_have_a_daemon() {
     let Some(mut command) = as_nobody(&site) else {
         return;
     };
-    let found = document(&run(
+    let diagnosis = document(&run(
         command.args(["--pid", &std::process::id().to_string()])
     ));
-    let process = check(&found, "process", "process");
+    let process = check(&diagnosis, "process", "process");
     assert_eq!(process["status"], "failure");
     assert_remedy(process, "sudo tetris doctor --pid");
 }
@@ -316,7 +316,7 @@ fn a_reader_of_another_s_store_is_told_to_have_a_daemon() {
 fn a_daemon_is_greeted_and_its_version_compared() {
     let site = Site::new();
     let listener = UnixListener::bind(site.fixture.store().daemon_socket()).unwrap();
-    let found = std::thread::scope(|scope| {
+    let greeting = std::thread::scope(|scope| {
         scope.spawn(|| {
             let (mut stream, _) = listener.accept().unwrap();
             let daemon = "9.9.9".to_owned();
@@ -327,15 +327,15 @@ fn a_daemon_is_greeted_and_its_version_compared() {
         });
         doctor::<&str>(&site, &[])
     });
-    let daemon = check(&found, "store", "daemon");
+    let daemon = check(&greeting, "store", "daemon");
     assert_eq!(
         (&daemon["status"], &daemon["facts"]["version"]),
         (&"note".into(), &"9.9.9".into())
     );
     drop(listener);
     // Its socket is left, and no one listens.
-    let found = doctor::<&str>(&site, &[]);
-    let daemon = check(&found, "store", "daemon");
+    let diagnosis = doctor::<&str>(&site, &[]);
+    let daemon = check(&diagnosis, "store", "daemon");
     assert_eq!(daemon["status"], "ok", "the store's owner needs none");
     assert!(
         daemon["found"].as_str().unwrap().contains("left over"),
@@ -354,12 +354,12 @@ fn a_process_that_holds_a_model_shares_it() {
         .map(|tensor| u64::from(tensor.bytes()[0]))
         .sum();
     assert!(sum > 0);
-    let found = doctor(&site, &["--pid", &std::process::id().to_string()]);
-    let shared = &check(&found, "process", "shared")["facts"];
+    let diagnosis = doctor(&site, &["--pid", &std::process::id().to_string()]);
+    let shared = &check(&diagnosis, "process", "shared")["facts"];
     assert_eq!(shared["objects"], loaded.objects().count());
     assert!(shared["resident_bytes"].as_u64().unwrap() > 0, "{shared}");
     let (_, manifest) = loaded.manifests().next().unwrap();
-    let models = check(&found, "process", "models");
+    let models = check(&diagnosis, "process", "models");
     assert!(
         models["found"].as_str().unwrap().contains("m.safetensors"),
         "{models}"
@@ -380,12 +380,12 @@ fn a_process_without_a_model_is_told_so_and_no_process_is_a_failure() {
     let mut process = Background::start(&mut command);
     assert_eq!(process.line(), "ready");
     let pid = process.child.id().to_string();
-    let found = doctor(&site, &["--pid", &pid]);
+    let diagnosis = doctor(&site, &["--pid", &pid]);
     assert_eq!(
-        check(&found, "process", "reason")["facts"]["reason"],
+        check(&diagnosis, "process", "reason")["facts"]["reason"],
         "no-model"
     );
-    let store = check(&found, "process", "its store");
+    let store = check(&diagnosis, "process", "its store");
     assert_eq!(store["facts"]["same"], true, "{store}");
     process.finish();
     let gone = doctor(&site, &["--pid", &pid]);

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use crate::init::Mounted;
 use crate::site::{Background, Run, Site, eventually, run, tetris};
 
-/// Says that it runs, and waits until stdin is closed.
+/// Reports that it runs, and waits until stdin is closed.
 const WAIT: &str = "echo up; read line";
 
 impl Site {
@@ -64,9 +64,9 @@ fn the_command_finds_the_store_and_python_is_told_to_use_it() {
     assert_eq!(output(without_model()), format!("{store} 1\n"));
     assert!(site.holder().is_none());
     // A caller who has set it knows better.
-    let mut own = without_model();
-    own.env("TETRIS_PATCH", "files");
-    assert_eq!(output(own), format!("{store} files\n"));
+    let mut command = without_model();
+    command.env("TETRIS_PATCH", "files");
+    assert_eq!(output(command), format!("{store} files\n"));
 }
 
 #[test]

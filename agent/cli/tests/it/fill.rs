@@ -138,8 +138,11 @@ fn a_full_store_does_not_fail_a_load() {
         run(&mut stat).expect(0).json()
     };
     let expected = report["objects"].as_u64().unwrap();
-    let held = stat()["referenced_objects"].as_u64().unwrap();
-    assert!(held > 0 && held < expected, "{held} of {expected}");
+    let referenced = stat()["referenced_objects"].as_u64().unwrap();
+    assert!(
+        referenced > 0 && referenced < expected,
+        "{referenced} of {expected}"
+    );
     hold.signal(Signal::SIGTERM);
     assert_eq!(hold.child.wait().unwrap().code(), Some(0));
     eventually("released", || stat()["referenced_objects"] == 0);

@@ -18,14 +18,14 @@ fn a_pass_frees_what_nobody_references_as_far_as_it_is_asked() {
     let some = site.json(&["gc", "--free", "1"]);
     assert_eq!(some["freed_objects"], 1);
     let kept = site.fixture.model("held.safetensors", 2);
-    let held = site.fixture.agent.load(&kept).unwrap();
+    let loaded = site.fixture.agent.load(&kept).unwrap();
     let text = site.run(&["gc"]).expect(0).stdout;
     assert!(
         text.starts_with("freed") && text.contains("in use"),
         "{text}"
     );
-    assert_eq!(site.json(&["stat"])["objects"], held.objects().count());
-    drop(held);
+    assert_eq!(site.json(&["stat"])["objects"], loaded.objects().count());
+    drop(loaded);
     site.run(&["gc"]).expect(0);
     let stat = site.json(&["stat"]);
     assert_eq!(

@@ -86,13 +86,13 @@ fn help_documents_subcommands_options_and_exit_codes() {
     let verbs = subcommands(&help);
     assert!(verbs.len() > 10, "{verbs:?}");
     for verb in verbs {
-        let own = run(tetris().args([verb, "--help"])).expect(0).stdout;
+        let page = run(tetris().args([verb, "--help"])).expect(0).stdout;
         assert!(
-            own.contains("Usage: tetris") && own.contains("--store"),
+            page.contains("Usage: tetris") && page.contains("--store"),
             "{verb}"
         );
         assert!(
-            own.is_ascii() && own.lines().all(|line| line.len() <= 100),
+            page.is_ascii() && page.lines().all(|line| line.len() <= 100),
             "{verb}"
         );
     }

@@ -393,8 +393,8 @@ fn a_damaged_store_is_recreated_unless_it_is_in_use() {
     use crate::site::Site;
     let site = Site::new();
     let path = site.fixture.model("m.safetensors", 1);
-    let held = site.fixture.agent.load(&path).unwrap();
-    let objects = held.objects().count();
+    let loaded = site.fixture.agent.load(&path).unwrap();
+    let objects = loaded.objects().count();
     fs::write(site.store_dir().join("store"), b"damage").unwrap();
     let refused = site.run(&["stat"]).expect(3);
     let step = format!("tetris init --recreate {}", site.store_dir().display());
@@ -418,13 +418,13 @@ fn a_damaged_store_is_recreated_unless_it_is_in_use() {
     assert_eq!(report["lost_objects"], objects);
     assert_eq!(report["lost_held_objects"], objects);
     // Who had the model still has it; others publish it anew.
-    let before = held.tensor("layer.0.weight").unwrap().bytes().to_vec();
+    let before = loaded.tensor("layer.0.weight").unwrap().bytes().to_vec();
     assert_eq!(
         site.load(&path)["models"][0]["bytes_new"],
-        held.report().bytes_total()
+        loaded.report().bytes_total()
     );
-    assert_eq!(held.tensor("layer.0.weight").unwrap().bytes(), before);
-    drop(held);
+    assert_eq!(loaded.tensor("layer.0.weight").unwrap().bytes(), before);
+    drop(loaded);
     // A sound store that no one uses needs no force.
     let again = recreate(&[]).expect(0);
     assert!(again.stdout.contains("recreated"), "{again:?}");
@@ -441,9 +441,9 @@ fn only_a_store_is_recreated() {
     }
     assert!(!missing.exists());
     run(tetris().arg("init").arg("--no-mount").arg(parent.path())).expect(0);
-    let own = parent.path().join("thesis.tex");
-    fs::write(&own, b"x").unwrap();
+    let file = parent.path().join("thesis.tex");
+    fs::write(&file, b"x").unwrap();
     let refused = run(tetris().args(["init", "--recreate"]).arg(parent.path())).expect(3);
     assert!(refused.stderr.contains("not empty"), "{refused:?}");
-    assert!(own.exists() && parent.path().join("store").exists());
+    assert!(file.exists() && parent.path().join("store").exists());
 }

@@ -219,11 +219,11 @@ fn an_ambiguous_prefix_lists_the_candidates() {
 fn stat_counts_what_sharing_saves() {
     let site = Site::new();
     let model = site.fixture.model("m.safetensors", 1);
-    let held: Vec<_> = (0..3)
+    let models: Vec<_> = (0..3)
         .map(|_| site.fixture.agent.load(&model).unwrap())
         .collect();
-    let bytes = held[0].report().bytes_total();
-    let objects = held[0].objects().count();
+    let bytes = models[0].report().bytes_total();
+    let objects = models[0].objects().count();
     let stat = site.json_when(&["stat"], |stat| stat["holders"] == 3 * objects);
     assert_eq!(stat["objects"], objects);
     assert_eq!(stat["referenced_bytes"], bytes);
@@ -238,7 +238,7 @@ fn stat_counts_what_sharing_saves() {
     assert!(stat["capacity_bytes"].as_u64() > stat["free_bytes"].as_u64());
     let text = site.run(&["stat"]).expect(0).stdout;
     assert!(text.contains("\nshared factor     "), "{text}");
-    drop(held);
+    drop(models);
     assert!((site.json(&["stat"])["shared_factor"].as_f64().unwrap() - 1.0).abs() < 1e-9);
 }
 
@@ -315,10 +315,10 @@ fn ls_shows_last_paths_and_sorts_by_what_it_is_asked() {
         ("holders", large),
         ("path", small),
     ] {
-        let found = paths(&["ls", "--sort", field]);
-        assert_eq!(found[0], first, "{field}");
-        let found = paths(&["ls", "--sort", field, "--reverse"]);
-        assert_eq!(found[1], first, "{field} --reverse");
+        let sorted = paths(&["ls", "--sort", field]);
+        assert_eq!(sorted[0], first, "{field}");
+        let reversed = paths(&["ls", "--sort", field, "--reverse"]);
+        assert_eq!(reversed[1], first, "{field} --reverse");
     }
     let text = site.run(&["ls"]).expect(0).stdout;
     assert!(
@@ -326,7 +326,7 @@ fn ls_shows_last_paths_and_sorts_by_what_it_is_asked() {
         "{text}"
     );
     assert!(text.contains(small) && text.contains(large), "{text}");
-    // By id, `show` says the path and who holds the model.
+    // By id, `show` prints the path and who holds the model.
     let id = site.json(&["ls", "--sort", "size"])["manifests"][0]["id"].clone();
     let shown = site.run(&["show", id.as_str().unwrap()]).expect(0).stdout;
     assert!(

@@ -193,7 +193,7 @@ impl Drop for Background {
     }
 }
 
-/// Says why a test, or the rest of it, does not run here.
+/// Gives the reason a test, or the rest of it, does not run here.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 pub fn skipped(reason: impl std::fmt::Display) {
     eprintln!("SKIPPED: {reason}");

@@ -11,17 +11,17 @@ use crate::site::{Background, Site, eventually, skipped};
 fn a_look_shows_stores_models_and_holders() {
     let site = Site::new();
     let path = site.fixture.model("m.safetensors", 1);
-    let held: Vec<_> = (0..3)
+    let models: Vec<_> = (0..3)
         .map(|_| site.fixture.agent.load(&path).unwrap())
         .collect();
-    let objects = held[0].objects().count();
+    let objects = models[0].objects().count();
     let look = site.json_when(&["top", "--once"], |look| {
         look["stores"][0]["holders"] == 3 * objects
     });
     let store = &look["stores"][0];
     assert_eq!(store["store"], site.store_dir().to_str().unwrap());
     assert_eq!(store["objects"], objects);
-    assert_eq!(store["saved_bytes"], 2 * held[0].report().bytes_total());
+    assert_eq!(store["saved_bytes"], 2 * models[0].report().bytes_total());
     assert_eq!(store["models"][0]["holders"], 3);
     assert_eq!(store["models"][0]["last_path"], path.to_str().unwrap());
     assert_eq!(store["processes"][0]["pid"], std::process::id());

@@ -51,9 +51,9 @@ fn a_flipped_bit_is_found_and_set_aside() {
 fn holders_of_a_damaged_object_are_told() {
     let site = Site::new();
     let model = site.fixture.model("m.safetensors", 1);
-    let held = site.fixture.agent.load(&model).unwrap();
-    let object = held.objects().next().unwrap();
-    let others = held.objects().count() - 1;
+    let loaded = site.fixture.agent.load(&model).unwrap();
+    let object = loaded.objects().next().unwrap();
+    let others = loaded.objects().count() - 1;
     Site::damage(&site.fixture.store().object_path(&object));
     eventually("its holder is counted", || {
         let run = site.run(&["verify", "--format", "json"]).expect(5);
@@ -79,7 +79,7 @@ fn holders_of_a_damaged_object_are_told() {
         )
     };
     assert_eq!(amount(&site.json(&["gc", "--quarantined"])), (0, 1, 0));
-    drop(held);
+    drop(loaded);
     let young = ["gc", "--quarantined", "--older-than", "1h"];
     assert_eq!(amount(&site.json(&young)), (0, 0, 1));
     let dry = site.json(&["gc", "--quarantined", "--dry-run"]);

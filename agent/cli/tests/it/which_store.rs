@@ -84,16 +84,16 @@ $T load $M --format json
     assert_eq!(before["store"], "/run/tetris/store");
     assert_eq!(before["store_because"], "mounted-readable");
     assert_eq!(before["models"][0]["private_cause"], "not-mine", "{before}");
-    // What init makes is used, and it says so.
+    // What init makes is used, and its message names it.
     let said = after("OWN\n");
     assert!(
         said.contains("used by default  /dev/shm/tetris\nbecause "),
         "{said}"
     );
-    let own = json("OWN\n");
-    assert_eq!(own["store"], "/dev/shm/tetris");
-    assert_eq!(own["store_because"], "own-writable");
-    assert_eq!(own["models"][0]["bytes_private"], 0, "{own}");
+    let status = json("OWN\n");
+    assert_eq!(status["store"], "/dev/shm/tetris");
+    assert_eq!(status["store_because"], "own-writable");
+    assert_eq!(status["models"][0]["bytes_private"], 0, "{status}");
     let root = json("ROOT\n");
     assert_eq!(root["store"], "/run/tetris/store");
     assert_eq!(root["store_because"], "mounted-writable");

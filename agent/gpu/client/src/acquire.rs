@@ -173,7 +173,7 @@ impl Client {
     ) -> Result<Admitted, ClientError> {
         const EXPECTED: &str = "the model to be granted";
         loop {
-            // A server that lets the client wait is alive, and says so every second.
+            // A server that lets the client wait is alive, and sends a message every second.
             match self.reply_with(after(self.timeout), EXPECTED)?.0 {
                 Reply::Waiting {
                     need_bytes,

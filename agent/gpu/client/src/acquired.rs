@@ -119,8 +119,8 @@ impl<D: DeviceMemory> Acquired<D> {
     }
 
     fn find(&self, id: &ObjectId) -> Result<(usize, usize, u64), ClientError> {
-        let found = self.index.get(id).copied();
-        found.ok_or(ClientError::NoObject(*id))
+        let at = self.index.get(id).copied();
+        at.ok_or(ClientError::NoObject(*id))
     }
 
     /// Length of the device memory mapped for the model, in bytes. The memory is shared, and can

@@ -25,7 +25,7 @@ pub struct DeviceState {
 
 impl Client {
     /// Returns the state of a device, and of the first [`MAX_NAMED_MODELS`] of `models` there. A
-    /// server tells nothing of other models.
+    /// server reveals nothing of other models.
     ///
     /// # Errors
     ///

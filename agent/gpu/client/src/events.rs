@@ -166,7 +166,7 @@ impl Events {
         }
     }
 
-    /// Tells the server that the model is unmapped, and waits for its confirmation.
+    /// Informs the server that the model is unmapped, and waits for its confirmation.
     pub fn release(&self) -> Result<(), ClientError> {
         let client = self.lock().client.take().ok_or(ClientError::Closed)?;
         let deadline = after(self.timeout);

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! **Guarantees.** Every call ends by its deadline, which counts time without progress: a server that
-//! lets a client wait says every second that the client is in turn. A thread maps the chunks where their
+//! lets a client wait reports every second that the client is in turn. A thread maps the chunks where their
 //! addresses are known beforehand; waits for an object include its mapping. Mappings are read-only where the device
 //! supports it, and stay until [`Acquired`] is dropped, even if the server ends before that.
 //! Dropping it first waits for the work that this process has queued on the device, then unmaps,

@@ -5,7 +5,7 @@
 //! interpreter. While the process captures a CUDA graph the wait is forbidden (errors 900 to 908),
 //! and the attempt can end the capture. So the memory is kept, and the thread tries again later.
 //!
-//! **Caveats.** No call of the driver tells that some stream of the process is being captured
+//! **Caveats.** No call of the driver shows that some stream of the process is being captured
 //! without disturbing that capture. A program that captures takes a [`UnmappingPause`] for that
 //! time.
 

@@ -145,7 +145,7 @@ impl MemoryError {
         matches!(self, Self::Driver { code, .. } if CAPTURE.contains(code))
     }
 
-    /// Returns true if the error says that no kernel of this process runs on the device any more:
+    /// Returns true if the error states that no kernel of this process runs on the device any more:
     /// the driver has shut down, or it has given up the process's context.
     pub fn ends_all_work(&self) -> bool {
         // Deinitialized, ECC uncorrectable, context is destroyed, illegal address, hardware stack

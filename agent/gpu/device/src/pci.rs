@@ -14,12 +14,12 @@ pub fn switch_of(address: &str) -> Option<String> {
 }
 
 /// The bridge two levels above a device, of its path in `/sys/devices`. One level above is a port
-/// of its own: of the root complex, or the downstream one of a switch.
+/// per link: of the root complex, or the downstream one of a switch.
 fn above(path: &Path) -> Option<String> {
     let names = path.iter().filter_map(|name| name.to_str());
     let bridges: Vec<_> = names.filter(|name| is_address(name)).collect();
-    let found = bridges.len().checked_sub(3)?;
-    bridges.get(found).map(|name| (*name).to_owned())
+    let at = bridges.len().checked_sub(3)?;
+    bridges.get(at).map(|name| (*name).to_owned())
 }
 
 /// Returns true for a domain, bus, device and function, e.g. `0000:3b:00.0`.
@@ -37,10 +37,10 @@ mod tests {
     fn devices_behind_a_switch_share_its_upstream_port() {
         let of = |path: &str| above(Path::new(path));
         let root = "/sys/devices/pci0000:00/0000:00:01.0";
-        let one = of(&format!("{root}/0000:01:00.0/0000:02:08.0/0000:03:00.0"));
+        let first = of(&format!("{root}/0000:01:00.0/0000:02:08.0/0000:03:00.0"));
         let other = of(&format!("{root}/0000:01:00.0/0000:02:0c.0/0000:04:00.0"));
-        assert_eq!(one.as_deref(), Some("0000:01:00.0"));
-        assert_eq!(one, other);
+        assert_eq!(first.as_deref(), Some("0000:01:00.0"));
+        assert_eq!(first, other);
         assert_eq!(of(&format!("{root}/0000:01:00.0")), None);
         assert_eq!(of("/sys/devices/virtual/net/lo"), None);
         let above = of("/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0");

@@ -1,7 +1,7 @@
 //! State of a device for those who schedule work on it: its links, its transfers, and the models that
 //! the client names.
 //!
-//! A server tells nothing of models that the client does not name. Who knows a model's key knows the
+//! A server reveals nothing of models that the client does not name. Who knows a model's key knows the
 //! content of its objects already.
 
 use tetris_store_layout::Digest;
@@ -165,8 +165,8 @@ impl Description {
         let (links, transfers, models) = (from.u32()?, from.u32()?, from.u32()?);
         let most = MAX_NAMED_MODELS as u32;
         if links > MAX_DEVICES as u32 || transfers > most + 1 || models > most {
-            let found = links.max(transfers).max(models);
-            return Err(from.value("at most 64 links, and 1024 models", found.into()));
+            let most = links.max(transfers).max(models);
+            return Err(from.value("at most 64 links, and 1024 models", most.into()));
         }
         Ok(Self {
             device,

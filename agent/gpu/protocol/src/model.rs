@@ -98,9 +98,9 @@ impl ModelSpec {
     /// [`ModelError`] if the number of objects, an index or a length is out of range.
     pub fn try_new(parts: &[Part], order: &[usize]) -> Result<Self, ModelError> {
         if parts.is_empty() || parts.len() > Self::MAX_PARTS {
-            let found = parts.len();
+            let count = parts.len();
             let most = Self::MAX_PARTS;
-            return Err(ModelError::Parts { found, most });
+            return Err(ModelError::Parts { found: count, most });
         }
         let traced = traced(parts, order)?;
         let mut lengths: BTreeMap<ObjectId, u64> = BTreeMap::new();

@@ -72,7 +72,7 @@ open_codes! {
         DEVICE_FULL = 7, "the device gave no memory";
         /// Copying failed.
         COPY_FAILED = 8, "copying to the device failed";
-        /// A check found other bytes on the device than the object's name says.
+        /// A check found other bytes on the device than the object's name promises.
         DAMAGED = 9, "the bytes on the device are damaged";
     }
 }

@@ -35,8 +35,8 @@ impl Words {
     pub fn of_process() -> Self {
         let set = WORDS.load(Ordering::Relaxed);
         let all = [Self::CommandLine, Self::Python, Self::Daemon];
-        let found = all.into_iter().find(|words| *words as u8 == set);
-        found.unwrap_or(Self::CommandLine)
+        let words = all.into_iter().find(|words| *words as u8 == set);
+        words.unwrap_or(Self::CommandLine)
     }
 }
 
@@ -201,11 +201,11 @@ fn named(words: Words, dir: &Path) -> String {
 
 /// A directory on /dev/shm for a store of this user's own.
 fn own_dir(other: &Path) -> String {
-    let own = "/dev/shm/tetris";
-    if other == Path::new(own) {
-        return format!("{own}-{}", geteuid());
+    let default = "/dev/shm/tetris";
+    if other == Path::new(default) {
+        return format!("{default}-{}", geteuid());
     }
-    own.to_owned()
+    default.to_owned()
 }
 
 /// Returns true for the root of a file system.

@@ -33,10 +33,10 @@ fn of_a_long_file_one_block_of_each_part_is_compared() {
         (100, 300_000),
         (0, u64::MAX),
     ] {
-        let found: Vec<_> = blocks(data_start, size, &mut random()).collect();
-        assert_eq!(found.len() as u64, BLOCKS);
+        let compared: Vec<_> = blocks(data_start, size, &mut random()).collect();
+        assert_eq!(compared.len() as u64, BLOCKS);
         let part = (size - data_start) / BLOCKS;
-        for (block, nth) in found.iter().zip(0u64..) {
+        for (block, nth) in compared.iter().zip(0u64..) {
             assert!(data_start <= block.start && block.start < block.end && block.end <= size);
             let about = data_start + nth * part;
             let slack = 2 * BLOCK_LEN;

@@ -157,7 +157,7 @@ impl Header {
     /// `bytes` must hold the header in full and may hold more.
     ///
     /// # Errors
-    /// Says what is wrong, first with the lengths, then with the JSON, then with names, then with ranges in file order.
+    /// Describes what is wrong, first with the lengths, then with the JSON, then with names, then with ranges in file order.
     pub fn parse(bytes: &[u8], file_len: u64) -> Result<Self, HeaderProblem> {
         Self::parse_within(bytes, file_len, MAX_TENSORS)
     }

@@ -47,7 +47,7 @@ pub struct Layout {
 /// pipeline is refused. Symbolic links are followed, because a snapshot in the Hugging Face cache consists of links to blobs.
 ///
 /// # Errors
-/// Says what was expected and what was found; nothing was opened but directories and the index.
+/// Describes what was expected and what was found; nothing was opened but directories and the index.
 pub fn resolve(path: &Path) -> Result<Layout, HubError> {
     let kind = fs::metadata(path).map_err(|source| unreadable(path, source))?;
     if kind.is_file() {
@@ -67,14 +67,14 @@ pub fn resolve(path: &Path) -> Result<Layout, HubError> {
     if is_file(&index)? {
         return sharded(path, &index);
     }
-    let mut found = safetensors_files(path)?;
-    match (found.pop(), found.is_empty()) {
+    let mut files = safetensors_files(path)?;
+    match (files.pop(), files.is_empty()) {
         (Some(only), true) => Ok(single(only)),
         (last, _) => {
-            found.extend(last);
+            files.extend(last);
             Err(HubError::NoModel {
                 dir: path.to_owned(),
-                found: found.iter().filter_map(|file| name_of(file)).collect(),
+                found: files.iter().filter_map(|file| name_of(file)).collect(),
                 pipeline: is_file(&path.join(PIPELINE_NAME))?,
                 snapshot: snapshot_in(path),
             })
@@ -162,7 +162,7 @@ fn sharded(dir: &Path, index: &Path) -> Result<Layout, HubError> {
 fn read_index(path: &Path) -> Result<Vec<u8>, HubError> {
     let file = File::open(path).map_err(|source| unreadable(path, source))?;
     let mut text = Vec::new();
-    // One byte more than allowed tells a file that is too long, also one that grows meanwhile
+    // One byte more than allowed detects a file that is too long, also one that grows meanwhile
     file.take(MAX_INDEX_LEN + 1)
         .read_to_end(&mut text)
         .map_err(|source| unreadable(path, source))?;
@@ -225,12 +225,12 @@ fn snapshot_in(dir: &Path) -> Option<PathBuf> {
         return Some(named);
     }
     let entries = fs::read_dir(&snapshots).ok()?.take(MAX_DIR_ENTRIES);
-    let found = entries.filter_map(|entry| {
+    let snapshots = entries.filter_map(|entry| {
         let path = entry.ok()?.path();
         let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_dir)?;
         Some((metadata.modified().ok()?, path))
     });
-    found.max().map(|(_, path)| path)
+    snapshots.max().map(|(_, path)| path)
 }
 
 /// The revision in `refs/main` of a model's folder.

@@ -31,7 +31,7 @@ pub enum IngestError {
     /// The store did not take it.
     #[error("the store did not take the file: {0}")]
     NotTaken(String),
-    /// The memory makes another object than the process says.
+    /// The memory makes another object than the process claims.
     #[error(
         "the memory makes the object {found}, expected {expected}; seal it before its bytes are hashed"
     )]

@@ -24,7 +24,7 @@ const NAME: &str = "passed memory";
 pub struct MemoryIngest<'a> {
     /// The store to publish to, writable.
     pub store: &'a Store,
-    /// The object that the process says the bytes make.
+    /// The object that the process claims for the bytes.
     pub object: ObjectRef,
     /// Threads that read and hash.
     pub threads: NonZeroUsize,

@@ -276,7 +276,7 @@ impl IngestJob<'_> {
         }
     }
 
-    /// The length of the header as the file says it; `None` if that is beyond the file.
+    /// The length of the header as the file states it; `None` if that is beyond the file.
     fn header_len(&self, file: &File) -> Result<Option<u64>, IngestError> {
         let Some(rest) = self.identity.size.checked_sub(LENGTH_FIELD_LEN) else {
             return Ok(None);

@@ -41,12 +41,12 @@ fn header_of(entries: &[String]) -> String {
 /// Asserts that `json` is refused inside `entry` by the JSON reader, in words that contain `says`.
 #[track_caller]
 fn refused_as_json(json: &str, entry: Option<&str>, says: &str) {
-    let found = problem(json, 0);
-    let HeaderProblem::Json { entry: place, .. } = &found else {
-        panic!("{json}: {found:?}");
+    let problem_of = problem(json, 0);
+    let HeaderProblem::Json { entry: place, .. } = &problem_of else {
+        panic!("{json}: {problem_of:?}");
     };
     assert_eq!(place.as_deref(), entry, "{json}");
-    let text = found.to_string();
+    let text = problem_of.to_string();
     assert!(text.contains(says), "{json}: {text}");
     assert!(entry.is_none_or(|name| text.contains(name)), "{text}");
 }
@@ -385,7 +385,7 @@ fn sizes_beyond_64_bits_are_refused() {
 
 #[test]
 fn ranges_that_add_up_beyond_64_bits_are_refused() {
-    // Each is as long as it says, together they pass 2^64: an addition that wraps would end at a small number
+    // Each is as long as stated, together they pass 2^64: an addition that wraps would end at a small number
     let len = (1_u64 << 61) - 1;
     let mut entries: Vec<String> = (0..8_u64)
         .map(|i| {

@@ -53,9 +53,9 @@ impl<T: std::fmt::Debug> std::fmt::Debug for HeldInStore<T> {
 }
 
 impl<T> HeldInStore<T> {
-    /// Tells the daemon that the content is mapped.
+    /// Informs the daemon that the content is mapped.
     pub fn done(self) {
-        // Hanging up says the same.
+        // Hanging up means the same.
         let _told = self.connection.send(&Message::IngestDone);
     }
 }
@@ -102,7 +102,7 @@ impl DaemonClient {
         }
     }
 
-    /// Passes a model `file`, and waits until it is in the store. `progress` is told of bytes read and bytes of the file.
+    /// Passes a model `file`, and waits until it is in the store. `progress` receives bytes read and bytes of the file.
     ///
     /// # Errors
     ///

@@ -18,8 +18,8 @@ fn object() -> ObjectRef {
 }
 
 fn lease(kind: MemoryKind, location: Location, fate: &Fate) -> Lease {
-    let held = Box::new(Fake::new(kind, &[object()], fate));
-    Lease::new(vec![held], location, &[object()], Vec::new()).unwrap()
+    let fake = Box::new(Fake::new(kind, &[object()], fate));
+    Lease::new(vec![fake], location, &[object()], Vec::new()).unwrap()
 }
 
 fn cuda(fate: &Fate) -> Lease {
@@ -119,8 +119,8 @@ fn a_mirror_that_gives_other_objects_is_not_believed() {
     };
     for wanted in [[other], [longer]] {
         let fate = Fate::default();
-        let held = Box::new(Fake::new(MemoryKind::Host, &[object()], &fate));
-        let lease = Lease::new(vec![held], Location::Simulated, &wanted, Vec::new());
+        let fake = Box::new(Fake::new(MemoryKind::Host, &[object()], &fate));
+        let lease = Lease::new(vec![fake], Location::Simulated, &wanted, Vec::new());
         let error = lease.unwrap_err();
         assert!(
             matches!(error, DeviceError::Mirror(ClientError::Unexpected { .. })),
@@ -143,8 +143,8 @@ fn references_in_the_store_are_held_until_everything_has_arrived() {
         region: Some(Arc::clone(&region)),
     };
     let fate = Fate::default();
-    let held = Box::new(Fake::new(MemoryKind::Host, &[object()], &fate));
-    let lease = Lease::new(vec![held], Location::Simulated, &[object()], vec![tensor]).unwrap();
+    let fake = Box::new(Fake::new(MemoryKind::Host, &[object()], &fate));
+    let lease = Lease::new(vec![fake], Location::Simulated, &[object()], vec![tensor]).unwrap();
     assert!(!lease.wait(None, Duration::ZERO).unwrap());
     assert_eq!(Arc::strong_count(&region), 2);
     assert_eq!(lease.resident_bytes().unwrap(), 0);

@@ -37,15 +37,15 @@ fn a_prefetched_model_is_held_and_a_load_copies_nothing() {
     let world = World::new(64);
     let path = world.file(1..4);
     assert_eq!(state(&world), []);
-    let held = prefetch(&world, &path);
-    assert!(held.wait(LONG).unwrap());
-    assert_eq!(held.state(), PrefetchState::Resident);
+    let prefetched = prefetch(&world, &path);
+    assert!(prefetched.wait(LONG).unwrap());
+    assert_eq!(prefetched.state(), PrefetchState::Resident);
     let bytes = 3 * MIB as u64;
-    assert_eq!((held.bytes(), held.bytes_left()), (bytes, 0));
+    assert_eq!((prefetched.bytes(), prefetched.bytes_left()), (bytes, 0));
     assert_eq!(world.leases(), 1);
     assert_eq!(state(&world), [(ModelState::Resident, 0)]);
     let view = world.registry.describe(&world.agent, None, LONG).unwrap();
-    assert_eq!(Some(view.models[0].model), held.model());
+    assert_eq!(Some(view.models[0].model), prefetched.model());
     assert_eq!(view.transfers, []);
     let before = world.server.counters();
     let options = DeviceOptions::new(Target::Simulated);
@@ -56,10 +56,10 @@ fn a_prefetched_model_is_held_and_a_load_copies_nothing() {
     assert_eq!((before.prefetches, after.prefetches), (1, 1));
     assert_eq!(state(&world).len(), 1, "the same model");
     drop(model);
-    held.close();
-    assert_eq!(held.state(), PrefetchState::Closed);
+    prefetched.close();
+    assert_eq!(prefetched.state(), PrefetchState::Closed);
     assert!(matches!(
-        *held.wait(LONG).unwrap_err(),
+        *prefetched.wait(LONG).unwrap_err(),
         DeviceError::Cancelled
     ));
     world.nothing_is_held();
@@ -74,12 +74,12 @@ fn a_prefetched_model_is_held_and_a_load_copies_nothing() {
 fn a_prefetch_waits_for_room_and_its_close_makes_room() {
     let world = World::new(8);
     let (first, second) = (world.file(1..6), world.file(10..16));
-    let held = prefetch(&world, &first);
-    assert!(held.wait(LONG).unwrap());
+    let prefetched = prefetch(&world, &first);
+    assert!(prefetched.wait(LONG).unwrap());
     let waiting = prefetch(&world, &second);
     until("it waits", || waiting.state() == PrefetchState::Waiting);
     assert_eq!(waiting.bytes_left(), 6 * MIB as u64);
-    drop(held);
+    drop(prefetched);
     assert!(waiting.wait(LONG).unwrap());
     let bytes = 5 * MIB as u64;
     assert_eq!(
@@ -93,14 +93,14 @@ fn a_prefetch_waits_for_room_and_its_close_makes_room() {
 #[test]
 fn a_prefetch_that_waits_can_be_closed() {
     let world = World::new(8);
-    let held = prefetch(&world, &world.file(1..6));
-    assert!(held.wait(LONG).unwrap());
+    let prefetched = prefetch(&world, &world.file(1..6));
+    assert!(prefetched.wait(LONG).unwrap());
     let waiting = prefetch(&world, &world.file(10..16));
     until("it waits", || waiting.state() == PrefetchState::Waiting);
     drop(waiting);
     let connections = || crate::device::status(&world.agent, LONG).unwrap().waiting;
     until("nobody waits", || connections() == 0);
-    assert_eq!(held.state(), PrefetchState::Resident);
+    assert_eq!(prefetched.state(), PrefetchState::Resident);
 }
 
 #[test]
@@ -134,9 +134,11 @@ fn failures_have_their_reasons() {
 #[test]
 fn a_prefetched_model_fails_when_the_mirror_ends() {
     let world = World::new(64);
-    let held = prefetch(&world, &world.file(1..4));
-    assert!(held.wait(LONG).unwrap());
+    let prefetched = prefetch(&world, &world.file(1..4));
+    assert!(prefetched.wait(LONG).unwrap());
     drop(world);
-    until("it has failed", || held.state() == PrefetchState::Failed);
-    assert!(held.error().is_some());
+    until("it has failed", || {
+        prefetched.state() == PrefetchState::Failed
+    });
+    assert!(prefetched.error().is_some());
 }

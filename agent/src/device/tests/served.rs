@@ -158,7 +158,7 @@ fn an_order_of_names_is_one_of_objects() {
     assert_eq!(whole[0].model, WantedModel::Objects(objects.clone()));
     assert_eq!(whole[0].order, [3, 1, 4].map(|number| place(number) as u32));
     assert_eq!(whole[0].wait, Duration::from_secs(3));
-    // Each connection has the order of its own objects.
+    // Each connection has the order of its objects.
     let parts = split::wanted(&objects, &tensors, &options.order, options.wait, 2);
     let orders: Vec<usize> = parts.iter().map(|part| part.order.len()).collect();
     assert_eq!(parts.len(), 3);
@@ -222,10 +222,10 @@ fn a_load_can_be_called_off() {
 #[test]
 fn a_mirror_says_what_it_has() {
     let world = World::new(4);
-    let found = devices(&world.agent, LONG, Numbering::AskDriver).unwrap();
-    assert_eq!(found.len(), 1);
-    assert_eq!(found[0].location, Some(super::super::Location::Simulated));
-    assert_eq!(found[0].capacity_bytes, 4 * MIB as u64);
+    let listed = devices(&world.agent, LONG, Numbering::AskDriver).unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].location, Some(super::super::Location::Simulated));
+    assert_eq!(listed[0].capacity_bytes, 4 * MIB as u64);
     for target in [Target::AnyCuda, Target::Cuda(0)] {
         let options = DeviceOptions::new(target);
         let error = world.load(1..2, 100, &options).unwrap_err();

@@ -7,7 +7,7 @@ use tetris_store_layout::{
 use super::object;
 use crate::{ProtocolError, Reader, Writer};
 
-/// Kind of a domain that says there is none.
+/// Kind of a domain that stands for none.
 const NONE: u32 = u32::MAX;
 
 /// A client's word that a transform of a tensor gives an object.

@@ -3,8 +3,6 @@
 //! An agent asks for room in a full store, or passes a model file or memory that the daemon publishes.
 //! Hostile bytes become errors.
 
-#[cfg(test)]
-mod compatibility;
 mod derived;
 mod error_code;
 mod ingest;

@@ -36,9 +36,9 @@ pub fn check_current(package: &str, name: &str, preamble: &[u8], messages: &[(St
         if updates && !text.lines().any(|other| other.starts_with(&head)) {
             text += &(line.clone() + "\n");
         }
-        let found = text.lines().any(|other| other == line);
+        let is_there = text.lines().any(|other| other == line);
         assert!(
-            found,
+            is_there,
             "expected the line `{line}` in `{}`; UPDATE_FIXTURES=1 adds it",
             file.display()
         );

@@ -17,8 +17,8 @@ const VERSION_1: &[&str] = &["memory.limit_in_bytes"];
 pub fn memory_limit() -> Option<u64> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let mounts = read(Path::new("/proc/self/mountinfo"))?;
-    let own = read(Path::new("/proc/self/cgroup"))?;
-    limit(&mounts, &own, read)
+    let groups = read(Path::new("/proc/self/cgroup"))?;
+    limit(&mounts, &groups, read)
 }
 
 /// Returns the limit by the text of `/proc`; `read` reads a file of a cgroup.
@@ -68,23 +68,23 @@ mod tests {
     fn found(mounts: &str, own: &str, files: &[(&str, &str)]) -> Option<u64> {
         limit(mounts, own, |path| {
             let mut files = files.iter();
-            let found = files.find(|(name, _)| Path::new(name) == path)?;
-            Some(found.1.to_owned())
+            let file = files.find(|(name, _)| Path::new(name) == path)?;
+            Some(file.1.to_owned())
         })
     }
 
     #[test]
     fn version_2_takes_the_smallest_limit_up_to_the_root() {
-        let own = "0::/pod/container\n";
+        let group = "0::/pod/container\n";
         let files = [
             ("/sys/fs/cgroup/pod/container/memory.max", "max\n"),
             ("/sys/fs/cgroup/pod/memory.max", "268435456\n"),
             ("/memory.max", "1\n"),
         ];
-        assert_eq!(found(V2, own, &files), Some(256 << 20));
+        assert_eq!(found(V2, group, &files), Some(256 << 20));
         let inner = ("/sys/fs/cgroup/pod/container/memory.max", "1000\n");
-        assert_eq!(found(V2, own, &[inner, files[1]]), Some(1_000));
-        assert_eq!(found(V2, own, &files[..1]), None);
+        assert_eq!(found(V2, group, &[inner, files[1]]), Some(1_000));
+        assert_eq!(found(V2, group, &files[..1]), None);
         assert_eq!(
             found(V2, "0::/\n", &[("/sys/fs/cgroup/memory.max", "77")]),
             Some(77)
@@ -93,20 +93,20 @@ mod tests {
 
     #[test]
     fn a_soft_limit_of_version_2_counts_where_it_is_the_smaller_one() {
-        let own = "0::/pod/container\n";
+        let group = "0::/pod/container\n";
         let hard = ("/sys/fs/cgroup/pod/container/memory.max", "1000\n");
         let high = |bytes| [hard, ("/sys/fs/cgroup/pod/container/memory.high", bytes)];
-        assert_eq!(found(V2, own, &high("900\n")), Some(900));
-        assert_eq!(found(V2, own, &high("1100\n")), Some(1_000));
-        assert_eq!(found(V2, own, &high("max\n")), Some(1_000));
+        assert_eq!(found(V2, group, &high("900\n")), Some(900));
+        assert_eq!(found(V2, group, &high("1100\n")), Some(1_000));
+        assert_eq!(found(V2, group, &high("max\n")), Some(1_000));
     }
 
     #[test]
     fn version_1_reads_the_controllers_mount() {
-        let own = "4:memory:/pod/7f\n2:cpu:/pod/7f\n0::/\n";
+        let groups = "4:memory:/pod/7f\n2:cpu:/pod/7f\n0::/\n";
         let file = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
-        assert_eq!(found(V1, own, &[(file, "536870912\n")]), Some(512 << 20));
-        assert_eq!(found(V1, own, &[(file, "9223372036854771712\n")]), None);
+        assert_eq!(found(V1, groups, &[(file, "536870912\n")]), Some(512 << 20));
+        assert_eq!(found(V1, groups, &[(file, "9223372036854771712\n")]), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! Guarantees:
 //! - A process between the two, or one that has got the address of a server that is gone, gets a
 //!   token that no other server accepts, and that the API server refuses.
-//! - A connection's peer has the key of the certificate whose audience the client is told.
+//! - A connection's peer has the key of the certificate whose audience the client knows.
 //!
 //! Caveats: the client does not know who the server is. It must take the answer as a hint, or
 //! check it by other means.

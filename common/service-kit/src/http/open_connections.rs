@@ -40,8 +40,8 @@ impl<A: Copy + Eq + Hash> OpenConnections<A> {
     /// addresses that lost one.
     pub(crate) fn make_place(&mut self, address: A) -> Vec<A> {
         let mut displaced = Vec::new();
-        let own = |open: &Self| open.by_address.get(&address).map_or(0, VecDeque::len);
-        while own(self) >= self.per_address {
+        let of_address = |open: &Self| open.by_address.get(&address).map_or(0, VecDeque::len);
+        while of_address(self) >= self.per_address {
             displaced.extend(self.end_oldest(address));
         }
         while self.addresses.len() >= self.most {

@@ -53,7 +53,7 @@ impl TokenReviewer for TokenReviews {
             next_step: next_step(&error),
         })?;
         let status = answer.status.unwrap_or_default();
-        // An authenticator that knows no audiences says nothing of them, and its answer proves
+        // An authenticator that knows no audiences reveals nothing of them, and its answer proves
         // nothing here.
         let is_for_us = status
             .audiences

@@ -411,8 +411,8 @@ mod tests {
             Decision::Account("system:serviceaccount:mine:a".into())
         );
         for number in 0..100 {
-            let found = decide(format!("theirs/{number}")).await;
-            assert!(matches!(found, Decision::Account(_)), "{found:?}");
+            let decision = decide(format!("theirs/{number}")).await;
+            assert!(matches!(decision, Decision::Account(_)), "{decision:?}");
         }
         let kept = |namespace: &str| {
             let decisions = reviews.decisions();

@@ -65,8 +65,8 @@ impl SpanProcessor for QueueProcessor {
             return;
         }
         let bytes = bytes(&span);
-        let held = self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if held.saturating_add(bytes) > BYTES || self.sender.try_send((span, bytes)).is_err() {
+        let queued = self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if queued.saturating_add(bytes) > BYTES || self.sender.try_send((span, bytes)).is_err() {
             self.counts.bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.counts.lost.fetch_add(1, Ordering::Relaxed);
         }

@@ -47,8 +47,8 @@ pub fn listen(path: &Path) -> Result<UnixListener, UnixHttpError> {
     let listener = match UnixListener::bind(path) {
         Ok(listener) => listener,
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            let found = std::fs::symlink_metadata(path).map_err(io("look at"))?;
-            if !found.file_type().is_socket() {
+            let stat = std::fs::symlink_metadata(path).map_err(io("look at"))?;
+            if !stat.file_type().is_socket() {
                 return Err(io("replace a file that is no socket:")(error));
             }
             match BlockingStream::connect(path) {

@@ -254,7 +254,7 @@ async fn a_client_that_sends_a_body_in_drips_is_cut() {
         dripped += 1;
         assert!(dripped < 900, "drips are taken for ever");
     };
-    // The answer says so, or the connection ends.
+    // The answer announces it, or the connection ends.
     let answer = String::from_utf8(answer.unwrap_or_default()).unwrap();
     assert!(!answer.contains(" 200 "), "{answer}");
 }

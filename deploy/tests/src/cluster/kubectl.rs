@@ -32,7 +32,7 @@ impl Kubectl {
     /// Runs it and returns its output.
     ///
     /// # Errors
-    /// When it fails, with what it says.
+    /// When it fails, with its output.
     pub fn run(self, args: &[&str]) -> Result<String> {
         let output = self.output(args)?;
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -53,7 +53,7 @@ impl Kubectl {
     /// `kubectl apply` or `kubectl delete` of objects.
     ///
     /// # Errors
-    /// When it fails, with what it says.
+    /// When it fails, with its output.
     pub fn with_objects(self, args: &[&str], objects: &Objects) -> Result<()> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects.0});
         let mut command = self.command(args);
@@ -116,13 +116,13 @@ mod tests {
     fn only_images_of_that_name_are_replaced() {
         let pod = json!({"metadata": {"name": "tetris-node"}, "spec": {"containers": [
             {"name": "tetris-node", "image": "tetris-node"}, {"image": "other"}]}});
-        let mut found = pod.clone();
+        let mut changed = pod.clone();
         replace_images(
-            &mut found,
+            &mut changed,
             &[("tetris-node", "here/tetris-node:1".to_owned())],
         );
         let mut expected = pod;
         expected["spec"]["containers"][0]["image"] = "here/tetris-node:1".into();
-        assert_eq!(found, expected);
+        assert_eq!(changed, expected);
     }
 }

@@ -23,10 +23,10 @@ impl StoreUse {
         let status: Value = serde_json::from_str(status)?;
         let mut stores = status["stores"].as_array().into_iter().flatten();
         let is_it = |store: &&Value| {
-            let found = store["name"]
+            let suffix = store["name"]
                 .as_str()
                 .and_then(|found| found.strip_prefix(name));
-            found.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            suffix.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         let store = stores.find(is_it);
         let store = store.with_context(|| format!("no store `{name}` in {status}"))?;
@@ -68,13 +68,13 @@ mod tests {
         ]
         .into();
         let status = |store: &StoreStatus| serde_json::json!({"stores": [store]}).to_string();
-        let found = StoreUse::of(&status(&store), "team").unwrap();
+        let parsed = StoreUse::of(&status(&store), "team").unwrap();
         let expected = StoreUse {
             held_objects: 4,
             objects: 5,
             holders: 8,
         };
-        assert_eq!(found, expected);
+        assert_eq!(parsed, expected);
         let other = StoreUse::of(&status(&store), "other").unwrap_err();
         assert!(other.to_string().contains("no store `other`"), "{other}");
         store.error = Some("gone".to_owned());

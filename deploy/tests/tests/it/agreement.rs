@@ -91,10 +91,10 @@ fn the_driver_has_one_name() {
     )));
 }
 
-/// Agents look there when no one tells them.
+/// Agents look there by default.
 #[test]
 fn pods_have_the_store_where_agents_look_for_it() {
-    let mut found = 0;
+    let mut daemon_sets = 0;
     for (name, _) in RENDERED.iter().filter(|(name, _)| !INSTALLS.contains(name)) {
         let objects = Objects::golden(name);
         // The scaler mounts it for its own.
@@ -112,10 +112,10 @@ fn pods_have_the_store_where_agents_look_for_it() {
                 "{name}"
             );
             assert_eq!(mount["readOnly"], true, "{name}");
-            found += 1;
+            daemon_sets += 1;
         }
     }
-    assert!(found >= 5, "{found}");
+    assert!(daemon_sets >= 5, "{daemon_sets}");
 }
 
 fn selects(selector: &Value, labels: &Value) -> bool {
@@ -160,8 +160,8 @@ fn selectors_match_the_labels_of_their_pods() {
                     .filter(|pods| selects(selector, &pods.metadata["labels"]))
                     .count();
                 let expected = values(selector).map_or(1, Vec::len);
-                let found = &object["metadata"]["name"];
-                assert_eq!(selected, expected, "{name}: {kind} {found}");
+                let object_name = &object["metadata"]["name"];
+                assert_eq!(selected, expected, "{name}: {kind} {object_name}");
             }
         }
     }

@@ -75,7 +75,7 @@ fn parsed_by(definition: clap::Command, command: &[&str], container: &Value) {
     parsed.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The command's definition is in the program alone. So it runs, without a store and a model, and says how far it came.
+/// The command's definition is in the program alone. So it runs, without a store and a model, and reports how far it came.
 fn understood_by_tetris(arguments: &[&str]) {
     let code = ended_with(arguments);
     assert_ne!(code, USAGE, "{arguments:?}");

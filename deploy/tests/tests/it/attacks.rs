@@ -32,7 +32,7 @@ const METADATA: [Change; 4] = [
 
 /// Changes of the configuration, which decides on pods of the whole cluster.
 pub fn of_the_configuration() -> Vec<Change> {
-    let own: [Change; 14] = [
+    let specific: [Change; 14] = [
         ("other rules", |it| {
             it["webhooks"][0]["rules"][0]["resources"] = json!(["secrets"]);
         }),
@@ -80,12 +80,12 @@ pub fn of_the_configuration() -> Vec<Change> {
             it["metadata"]["annotations"] = json!({"example.com/a": "b"});
         }),
     ];
-    [&own[..], &METADATA].concat()
+    [&specific[..], &METADATA].concat()
 }
 
 /// Changes of the secret that would end it, or make it another account's.
 pub fn of_the_secret() -> Vec<Change> {
-    let own: [Change; 2] = [
+    let specific: [Change; 2] = [
         ("the annotation of an account's token", |it| {
             it["metadata"]["annotations"] =
                 json!({"kubernetes.io/service-account.name": "default"});
@@ -94,7 +94,7 @@ pub fn of_the_secret() -> Vec<Change> {
             it["immutable"] = true.into();
         }),
     ];
-    [&own[..], &METADATA].concat()
+    [&specific[..], &METADATA].concat()
 }
 
 /// Changes of a Deployment that the scaler made.

@@ -41,11 +41,11 @@ fn every_install_has_a_configuration_that_the_daemon_accepts() {
         ] {
             let address = address.expect(name);
             assert!(address.ip().is_unspecified(), "{name}: {port}");
-            let found = ports
+            let declared = ports
                 .iter()
                 .find(|found| found["name"] == port)
                 .expect(name);
-            assert_eq!(found["containerPort"], address.port(), "{name}: {port}");
+            assert_eq!(declared["containerPort"], address.port(), "{name}: {port}");
         }
         assert_eq!(ports.len(), 3, "{name}");
     }

@@ -55,7 +55,7 @@ impl<'a> Process<'a> {
         text(&self.container["name"])
     }
 
-    /// The arguments, followed by what the environment says, as flags.
+    /// The arguments, followed by those of the environment, as flags.
     pub fn arguments(&self) -> Vec<String> {
         let definition = Cli::command();
         let mut all = vec![text(&self.container["command"][0]).to_owned()];

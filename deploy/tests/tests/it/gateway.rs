@@ -65,8 +65,8 @@ fn the_operator_finds_the_gateways_and_reaches_their_loads() {
     for name in WITH_GATEWAY {
         let objects = Objects::golden(name);
         let deployment = objects.one("Deployment", NAME);
-        let found = pairs(&deployment["spec"]["template"]["metadata"]["labels"]);
-        assert!(found.contains(&(label, value)), "{name}");
+        let labels = pairs(&deployment["spec"]["template"]["metadata"]["labels"]);
+        assert!(labels.contains(&(label, value)), "{name}");
         assert_eq!(
             listened(container(&objects), "--metrics-listen"),
             Some(PORT.into())

@@ -50,11 +50,11 @@ fn every_folder_with_a_kustomization_is_rendered() {
         .iter()
         .map(|(_, folder)| (*folder).to_owned())
         .collect();
-    let found = ["overlays", "samples", "tests/cluster"].map(files::below);
-    let found = found.iter().flatten();
-    let found = found.filter_map(|path| path.strip_suffix("/kustomization.yaml"));
-    let found: BTreeSet<_> = found.map(str::to_owned).collect();
-    assert_eq!(found, rendered);
+    let kustomizations = ["overlays", "samples", "tests/cluster"].map(files::below);
+    let paths = kustomizations.iter().flatten();
+    let folders = paths.filter_map(|path| path.strip_suffix("/kustomization.yaml"));
+    let names: BTreeSet<_> = folders.map(str::to_owned).collect();
+    assert_eq!(names, rendered);
     let golden: BTreeSet<_> = files::below("tests/golden").into_iter().collect();
     let expected = RENDERED
         .iter()

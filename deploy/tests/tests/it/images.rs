@@ -166,13 +166,13 @@ fn only_the_daemon_runs_as_root() {
 /// The same program is in an image whether it was built here or in Docker.
 #[test]
 fn programs_have_one_profile_in_both_ways_of_building() {
-    let own = table("OWN_PROFILE");
+    let profiles = table("OWN_PROFILE");
     for row in table("PREBUILT") {
         let sources = table("FROM_SOURCE");
         let source = sources.iter().find(|source| source[0] == row[0]).unwrap();
         let text = files::read(source[1].strip_prefix("deploy/").unwrap());
-        let profile = own.iter().find(|own| own[0] == row[0]);
-        let profile = profile.map_or("image", |own| &own[1]);
+        let profile = profiles.iter().find(|profile| profile[0] == row[0]);
+        let profile = profile.map_or("image", |profile| &profile[1]);
         let used = text.matches("--profile ").count();
         let wanted = text.matches(&format!("--profile {profile} ")).count();
         assert!(used > 0 && used == wanted, "{}: {profile}", source[1]);
@@ -303,8 +303,8 @@ fn what_is_shipped_checks_its_arithmetic() {
     let (_, release) = manifest.split_once("\n[profile.release]\n").unwrap();
     let (release, _) = release.split_once("\n[").unwrap();
     assert!(release.lines().any(|line| line == "overflow-checks = true"));
-    let own = table("OWN_PROFILE").into_iter().map(|row| row[1].clone());
-    for name in own.chain(["image".to_owned()]) {
+    let profiles = table("OWN_PROFILE").into_iter().map(|row| row[1].clone());
+    for name in profiles.chain(["image".to_owned()]) {
         let (_, profile) = manifest
             .split_once(&format!("\n[profile.{name}]\n"))
             .unwrap();

@@ -41,7 +41,7 @@ pub fn write_rule_object() {
 #[test]
 fn the_operators_rules_are_those_of_the_rule_files() {
     let objects = Objects::parse(&files::read(RULE)).unwrap();
-    let found = &objects.one("PrometheusRule", "tetris")["spec"]["groups"];
+    let groups_of_rules = &objects.one("PrometheusRule", "tetris")["spec"]["groups"];
     let groups = rule_files().into_iter().flat_map(|path| {
         let file: Value = Objects::parse(&files::read(&path)).unwrap().0.remove(0);
         file["groups"].as_array().cloned().unwrap_or_default()
@@ -49,13 +49,13 @@ fn the_operators_rules_are_those_of_the_rule_files() {
     let expected: Vec<Value> = groups.collect();
     assert!(!expected.is_empty());
     assert!(
-        *found == Value::from(expected),
+        *groups_of_rules == Value::from(expected),
         "{RULE} is out of date: UPDATE_GOLDEN=1"
     );
     let rendered = Objects::golden("monitoring");
     assert_eq!(
         rendered.one("PrometheusRule", "tetris")["spec"]["groups"],
-        *found
+        *groups_of_rules
     );
 }
 

@@ -121,19 +121,21 @@ fn require(account: &str, resource: &str, object: &Value, allowed: &[Change], at
         request.refused(&policies)
     };
     for change in allowed {
-        let found = refused(account, change);
+        let refusing = refused(account, change);
         assert!(
-            found.is_empty(),
-            "{resource}: {} is refused: {found:?}",
+            refusing.is_empty(),
+            "{resource}: {} is refused: {refusing:?}",
             change.0
         );
     }
     assert!(!attacks.is_empty());
     for change in attacks {
-        let found = refused(account, change);
-        assert!(!found.is_empty(), "{resource}: {} passes", change.0);
-        let told = found.iter().any(|message| message.starts_with("tetris-"));
-        assert!(told, "{resource}: {}: {found:?}", change.0);
+        let refusing = refused(account, change);
+        assert!(!refusing.is_empty(), "{resource}: {} passes", change.0);
+        let told = refusing
+            .iter()
+            .any(|message| message.starts_with("tetris-"));
+        assert!(told, "{resource}: {}: {refusing:?}", change.0);
         assert!(refused("alice", change).is_empty(), "others are concerned");
     }
 }
@@ -160,12 +162,12 @@ fn require_alone(
         old,
         new,
     };
-    let found = request.refused(&policies(account));
+    let refusing = request.refused(&policies(account));
     let operation = request.operation();
     assert_eq!(
-        found.is_empty(),
+        refusing.is_empty(),
         passes,
-        "{operation} of {resource}: {found:?}"
+        "{operation} of {resource}: {refusing:?}"
     );
 }
 
@@ -225,7 +227,7 @@ fn the_webhook_changes_nothing_but_the_data_of_its_secret() {
 
 #[test]
 fn the_scaler_writes_deployments_of_functions_alone() {
-    let own = attacks::deployment(NAMESPACE);
+    let deployment = attacks::deployment(NAMESPACE);
     let resource = "deployments";
     let allowed: [Change; 3] = [
         ("replicas", |it| it["spec"]["replicas"] = 5.into()),
@@ -236,7 +238,7 @@ fn the_scaler_writes_deployments_of_functions_alone() {
             it["metadata"]["annotations"] = json!({"tetris.dev/template-hash": "a"});
         }),
     ];
-    let stored_own = stored(own.clone());
+    let stored_own = stored(deployment.clone());
     require(
         SCALER,
         resource,
@@ -244,12 +246,12 @@ fn the_scaler_writes_deployments_of_functions_alone() {
         &allowed,
         &attacks::of_its_deployment(),
     );
-    require_alone(SCALER, resource, None, Some(&own), true);
+    require_alone(SCALER, resource, None, Some(&deployment), true);
     require_alone(SCALER, resource, Some(&stored_own), None, true);
     for (what, spoil) in attacks::of_a_new_deployment() {
-        let mut new = own.clone();
+        let mut new = deployment.clone();
         spoil(&mut new);
-        assert_ne!(new, own, "{what}");
+        assert_ne!(new, deployment, "{what}");
         require_alone(SCALER, resource, None, Some(&new), false);
     }
     let another = stored(attacks::another_deployment(NAMESPACE));

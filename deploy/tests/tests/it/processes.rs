@@ -135,8 +135,8 @@ fn directories_of_the_host_are_for_those_who_work_in_them() {
             ],
             _ => &["tetris"],
         };
-        let found = mounted(process, "hostPath");
-        assert_eq!(found, expected.iter().copied().collect(), "{name}");
+        let directories = mounted(process, "hostPath");
+        assert_eq!(directories, expected.iter().copied().collect(), "{name}");
         if process.name() != "volumes" {
             let mounts = list(&process.container["volumeMounts"]).iter();
             let mut stores = mounts.filter(|mount| mount["name"] == "tetris");
@@ -162,7 +162,7 @@ fn connects_to(process: &str, has_mirror: bool) -> Vec<&'static str> {
     }
 }
 
-/// Another process could otherwise put a socket of its own there, and be taken for it.
+/// Another process could otherwise put its socket there, and be taken for it.
 #[test]
 fn the_directory_of_a_socket_is_written_by_the_process_that_serves_it_alone() {
     for_each_process(|name, objects, process| {

@@ -75,6 +75,6 @@ fn a_tag_gives_the_same_manifests_with_images_by_digest() {
     let rendered = String::from_utf8(rendered.stdout).unwrap();
     let image = format!("image: registry.example.com/tetris-node@{DIGEST}");
     assert!(rendered.matches(&image).count() >= 3, "{rendered}");
-    let own = kustomize::render("overlays/node").unwrap();
-    assert_eq!(rendered.replace(&image, "image: tetris-node"), own);
+    let overlay = kustomize::render("overlays/node").unwrap();
+    assert_eq!(rendered.replace(&image, "image: tetris-node"), overlay);
 }

@@ -49,9 +49,9 @@ fn require_restricted(pods: &Pods<'_>) {
 }
 
 fn require_restricted_container(container: &Value, name: &str) {
-    let own = &container["securityContext"];
-    assert_eq!(own["allowPrivilegeEscalation"], false, "{name}");
-    assert_eq!(own["capabilities"], json!({"drop": ["ALL"]}), "{name}");
+    let context = &container["securityContext"];
+    assert_eq!(context["allowPrivilegeEscalation"], false, "{name}");
+    assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}), "{name}");
     for field in [
         "privileged",
         "runAsUser",
@@ -59,7 +59,7 @@ fn require_restricted_container(container: &Value, name: &str) {
         "seccompProfile",
         "procMount",
     ] {
-        assert_eq!(own[field], Value::Null, "{name}: {field}");
+        assert_eq!(context[field], Value::Null, "{name}: {field}");
     }
     for port in list(&container["ports"]) {
         assert_eq!(port["hostPort"], Value::Null, "{name}");
@@ -126,14 +126,14 @@ fn every_root_file_system_is_read_only_and_what_mounts_alone_is_privileged() {
         for pods in objects.pods() {
             assert_eq!(pods.spec["enableServiceLinks"], false, "{name}");
             for container in pods.containers() {
-                let own = &container["securityContext"];
+                let context = &container["securityContext"];
                 assert_eq!(
-                    own["readOnlyRootFilesystem"],
+                    context["readOnlyRootFilesystem"],
                     true,
                     "{name}: {}",
                     pods.name()
                 );
-                if own["privileged"] == true {
+                if context["privileged"] == true {
                     privileged.insert((pods.name(), text(&container["name"]).to_owned()));
                 }
             }

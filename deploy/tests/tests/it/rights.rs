@@ -59,12 +59,12 @@ fn scaler() -> [Value; 3] {
         {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "create", "patch", "delete"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch", "delete"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]);
-    let own = json!([
+    let of_namespace = json!([
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["tetris-scaler"],
          "verbs": ["get", "update"]},
         {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["tetris-scaler"],
          "verbs": ["create"]}]);
-    [cluster, namespace, own]
+    [cluster, namespace, of_namespace]
 }
 
 /// Rights of the gateway: it reads, and asks about tokens.

@@ -152,8 +152,8 @@ fn a_program_with_code_of_a_crate_that_is_not_listed_has_no_bill() {
     let folder = tempfile::tempdir().unwrap();
     let lock = lock();
     let version = |name: &str| {
-        let mut found = lock.keys().filter(|(of, _)| of == name);
-        found.next_back().unwrap().1.clone()
+        let mut versions = lock.keys().filter(|(of, _)| of == name);
+        versions.next_back().unwrap().1.clone()
     };
     let package = ["--package", "tetris-webhook", "--binary"];
     let listed = format!("memchr-{}", version("memchr"));

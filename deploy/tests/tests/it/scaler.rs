@@ -33,12 +33,12 @@ fn the_definitions_are_those_that_the_program_prints() {
     );
     for name in WITH_SCALER {
         let objects = Objects::golden(name);
-        let found: BTreeSet<_> = objects
+        let names: BTreeSet<_> = objects
             .all("CustomResourceDefinition")
             .map(|definition| text(&definition["metadata"]["name"]).to_owned())
             .collect();
         let expected = ["inferencefunctions.tetris.dev", "modelprofiles.tetris.dev"];
-        assert_eq!(found, expected.map(str::to_owned).into(), "{name}");
+        assert_eq!(names, expected.map(str::to_owned).into(), "{name}");
     }
 }
 
@@ -93,8 +93,10 @@ fn ports_are_those_that_it_listens_on_and_the_service_has_them_all() {
         }
         for (port, flag) in ports {
             let named = |ports: &Value| {
-                let found = list(ports).iter().find(|found| found["name"] == port);
-                found.cloned().unwrap_or_else(|| panic!("no port {port}"))
+                let declared = list(ports).iter().find(|found| found["name"] == port);
+                declared
+                    .cloned()
+                    .unwrap_or_else(|| panic!("no port {port}"))
             };
             assert_eq!(named(&container["ports"])["containerPort"], listened(flag));
             assert_eq!(named(&service["spec"]["ports"])["port"], listened(flag));
@@ -166,8 +168,8 @@ fn the_scaler_reaches_the_daemons() {
     let rule = &policy["spec"]["ingress"][0];
     assert!(matches(&rule["from"][0]["podSelector"], &scaler));
     assert_eq!(rule["ports"][0]["port"], "inventory");
-    let own = objects.one("NetworkPolicy", "tetris-scaler");
-    let mut outwards = list(&own["spec"]["egress"]).iter();
+    let policy = objects.one("NetworkPolicy", "tetris-scaler");
+    let mut outwards = list(&policy["spec"]["egress"]).iter();
     let to_daemons = outwards.find(|rule| matches(&rule["to"][0]["podSelector"], &daemon));
     let node = objects.one("DaemonSet", "tetris-node");
     let containers = list(&node["spec"]["template"]["spec"]["containers"]).iter();

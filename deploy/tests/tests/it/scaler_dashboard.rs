@@ -108,10 +108,10 @@ fn rule_expressions() -> Vec<String> {
 
 /// Every metric is on one of the pages, with the labels that it is selected and grouped by.
 fn check(scrapes: &[Scrape], expression: &str) {
-    let found = names(expression);
-    assert!(!found.selectors.is_empty(), "{expression} names no metric");
+    let named = names(expression);
+    assert!(!named.selectors.is_empty(), "{expression} names no metric");
     let mut known: BTreeSet<String> = OF_TARGET.map(str::to_owned).into();
-    for selector in &found.selectors {
+    for selector in &named.selectors {
         let metric = &selector.metric;
         let exposing = |scrape: &&Scrape| scrape.family(metric).is_some();
         let Some(scrape) = scrapes.iter().find(exposing) else {
@@ -127,9 +127,9 @@ fn check(scrapes: &[Scrape], expression: &str) {
         known.extend(labels.into_keys());
     }
     assert!(
-        found.grouping.is_subset(&known),
+        named.grouping.is_subset(&known),
         "{:?} is not within {known:?}: {expression}",
-        found.grouping
+        named.grouping
     );
 }
 

@@ -40,7 +40,7 @@ pub const BACKDATED: Duration = Duration::from_hours(1);
 /// Source of the time, in seconds since 1970.
 pub type Clock = std::sync::Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// The authorities' certificates in PEM, as the API server is told them.
+/// The authorities' certificates in PEM, as given to the API server.
 pub fn bundle(authorities: &Authorities) -> String {
     authorities.certificates.iter().map(pem).collect()
 }

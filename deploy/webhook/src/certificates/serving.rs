@@ -21,7 +21,7 @@ pub struct Served {
 }
 
 impl Serving {
-    /// Serves this one from now on. Says whether it is another one than before.
+    /// Serves this one from now on. Reports whether it is another one than before.
     pub fn install(&self, leaf: &Leaf) -> bool {
         let mut served = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let changed = served

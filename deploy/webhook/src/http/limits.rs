@@ -37,7 +37,7 @@ pub struct Limits {
     /// Longest time that a connection may wait for a request's head. Longer than the 90 s after which API servers end connections
     /// that they do not use: a request that meets a closed connection would be lost.
     pub idle: Duration,
-    /// Time for which requests are served after the order to stop, while the API server is told to come here no more.
+    /// Time for which requests are served after the order to stop, while the API server removes the endpoint.
     pub farewell: Duration,
     /// Longest time for answers to be read after that.
     pub stop: Duration,

@@ -7,7 +7,7 @@
 //! | `POST /mutate/namespace/python` | the same of namespaces with the label `python` |
 //! | `POST /mutate/placement` | reviews of pods that name their model, of namespaces with the label `tetris.dev/placement` |
 //! | `/healthz` | 200 while the process answers |
-//! | `/readyz` | 200 while a certificate is served that the API server was told to trust, otherwise 503 and what is missing |
+//! | `/readyz` | 200 while a certificate is served that the API server was given to trust, otherwise 503 and what is missing |
 //! | `/metrics` | OpenMetrics text |
 //!
 //! Reviews, health and readiness are served over HTTPS; health, readiness and metrics over HTTP, for probes and scrapes.

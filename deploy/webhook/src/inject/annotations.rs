@@ -8,7 +8,7 @@ use super::{
     STORE_ANNOTATION,
 };
 
-/// The longest name of a store passed on. The node says which names there are.
+/// The longest name of a store passed on. The node defines the names.
 const STORE_CHARS: usize = 63;
 
 /// Wishes of a pod.

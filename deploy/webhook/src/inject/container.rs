@@ -18,6 +18,17 @@ const LISTS: [&str; 2] = ["initContainers", "containers"];
 /// Sources of volumes in which no directory can be made for a mount below.
 const READ_ONLY_SOURCES: [&str; 5] = ["configMap", "downwardAPI", "image", "projected", "secret"];
 
+/// The reason that a container gets nothing.
+#[derive(Debug, thiserror::Error)]
+enum Refused<'p> {
+    #[error("{0}: expected a list")]
+    NotAList(&'static str),
+    #[error("it has another mount at {path}; move it away from {ours}")]
+    Taken { path: String, ours: &'p str },
+    #[error("its read-only mount at {path} has no room for {ours} below it; move it")]
+    ReadOnly { path: String, ours: &'p str },
+}
+
 /// Operations on containers.
 #[derive(Debug, Default)]
 pub(super) struct Containers {
@@ -84,7 +95,12 @@ impl Containers {
         all
     }
 
-    fn add(&mut self, planned: Result<Additions, String>, name: &str, warnings: &mut Warnings) {
+    fn add(
+        &mut self,
+        planned: Result<Additions, Refused<'_>>,
+        name: &str,
+        warnings: &mut Warnings,
+    ) {
         match planned {
             Ok(additions) => {
                 self.operations.extend(additions.operations);
@@ -132,15 +148,14 @@ fn warn_of_unknown(wishes: &Wishes<'_>, seen: &[&str], warnings: &mut Warnings) 
 
 impl Plan<'_> {
     /// Returns the operations on one container, or the reason it gets nothing.
-    fn container(
-        &self,
-        container: &Value,
+    fn container<'p>(
+        &'p self,
+        container: &'p Value,
         [list, index]: [&str; 2],
         warnings: &mut Warnings,
-    ) -> Result<Additions, String> {
-        let not_a_list = |field: &str| format!("{field}: expected a list");
-        let mounts = items(container, "volumeMounts").ok_or_else(|| not_a_list("volumeMounts"))?;
-        let env = items(container, "env").ok_or_else(|| not_a_list("env"))?;
+    ) -> Result<Additions, Refused<'p>> {
+        let mounts = items(container, "volumeMounts").ok_or(Refused::NotAList("volumeMounts"))?;
+        let env = items(container, "env").ok_or(Refused::NotAList("env"))?;
         let mut additions = Vec::new();
         let path = self.options.mount_path();
         let store = self.place(container, mounts, self.volumes.store, path, &mut additions)?;
@@ -175,7 +190,7 @@ impl Plan<'_> {
         volume: &Volume<'_>,
         path: &'p str,
         additions: &mut Vec<Value>,
-    ) -> Result<&'p str, String> {
+    ) -> Result<&'p str, Refused<'p>> {
         if let Some(path) = mounted(mounts, volume) {
             return Ok(path);
         }
@@ -186,7 +201,12 @@ impl Plan<'_> {
 
     /// Checks that a volume can be mounted at `ours`: the API server refuses a taken path, and the container runtime makes a
     /// directory for each mount in what is mounted above it.
-    fn check_free(&self, container: &Value, mounts: &[Value], ours: &str) -> Result<(), String> {
+    fn check_free<'p>(
+        &self,
+        container: &Value,
+        mounts: &[Value],
+        ours: &'p str,
+    ) -> Result<(), Refused<'p>> {
         let devices = items(container, "volumeDevices").unwrap_or_default();
         let devices = devices
             .iter()
@@ -195,9 +215,7 @@ impl Plan<'_> {
         for path in paths.chain(devices) {
             if matches!(relation(path, ours), Relation::Same | Relation::Below) {
                 let path = shown(path);
-                return Err(format!(
-                    "it has another mount at {path}; move it away from {ours}"
-                ));
+                return Err(Refused::Taken { path, ours });
             }
         }
         let in_the_way = mounts.iter().find(|mount| {
@@ -205,10 +223,10 @@ impl Plan<'_> {
             text(mount, "mountPath").is_some_and(above) && self.is_read_only(mount)
         });
         match in_the_way.and_then(|mount| text(mount, "mountPath")) {
-            Some(path) => Err(format!(
-                "its read-only mount at {} has no room for {ours} below it; move it",
-                shown(path)
-            )),
+            Some(path) => Err(Refused::ReadOnly {
+                path: shown(path),
+                ours,
+            }),
             None => Ok(()),
         }
     }

@@ -10,7 +10,7 @@ use super::warnings::{Warnings, shown};
 pub enum Scope {
     /// The one for labeled pods: only the pod's own label counts.
     Pod,
-    /// The one for labeled namespaces: pods get the store unless their own label says otherwise.
+    /// The one for labeled namespaces: pods get the store unless their own label differs.
     Namespace,
     /// The one for namespaces with the label `python`: pods get the Python package as well, unless their own label says
     /// otherwise.

@@ -1,10 +1,10 @@
 //! Injection into a pod: the volume, a mount of it in each container, and the variables that programs look at. Where the
-//! label says so, the same for the Python package. Purely.
+//! label asks for it, the same for the Python package. Pure functions.
 //!
 //! Guarantees:
 //! - What the user has is never changed: operations only add, and none adds a name or a taken path.
 //! - Applied twice is applied once: a pod that has everything gets no operation.
-//! - Nothing here fails. What cannot be done is left out, and a warning says why and what to do.
+//! - Nothing here fails. What cannot be done is left out, and a warning gives the reason and what to do.
 //!
 //! - The Python package never costs a pod the store: where it cannot be added, the store is added alone.
 //!
@@ -63,13 +63,13 @@ pub const PYTHON_VOLUME: &str = "tetris-python";
 pub const CONTENT_ATTRIBUTE: &str = "content";
 /// Value of [`CONTENT_ATTRIBUTE`] for the Python package.
 pub const PYTHON_CONTENT: &str = "python";
-/// Tells Python interpreters where modules are.
+/// Module path of Python interpreters.
 pub const PYTHON_PATH_ENV: &str = "PYTHONPATH";
-/// Tells programs where the store is.
+/// Names the store for programs.
 pub const STORE_ENV: &str = "TETRIS_STORE";
-/// Tells Python programs to load through the store.
+/// Makes Python programs load through the store.
 pub const PATCH_ENV: &str = "TETRIS_PATCH";
-/// Tells Python programs to have the GPU mirror keep the prefixes of their models.
+/// Makes Python programs have the GPU mirror keep the prefixes of their models.
 pub const GPU_TEMPLATE_ENV: &str = "TETRIS_GPU_TEMPLATE";
 
 /// Outcome for a pod.
@@ -81,7 +81,7 @@ pub enum InjectionOutcome {
     Complete,
     /// Its labels do not ask for it.
     NotAsked,
-    /// It asks, but cannot have it; a warning says why.
+    /// It asks, but cannot have it; a warning gives the reason.
     Refused,
 }
 

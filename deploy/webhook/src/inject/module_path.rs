@@ -53,12 +53,12 @@ mod tests {
     #[test]
     fn a_container_s_own_path_follows_ours_wherever_it_comes_from() {
         let both = Some("/python:$(PYTHONPATH)".to_owned());
-        let own = json!({"name": "PYTHONPATH", "value": "/app"});
+        let variable = json!({"name": "PYTHONPATH", "value": "/app"});
         let reference = json!({"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}});
         let other = json!({"name": "OTHER", "value": "/python"});
         assert_eq!(value(&json!({})), Some("/python".to_owned()));
         assert_eq!(value(&json!({"env": [other]})), Some("/python".to_owned()));
-        assert_eq!(value(&json!({"env": [own]})), both);
+        assert_eq!(value(&json!({"env": [variable]})), both);
         assert_eq!(value(&json!({"env": [reference]})), both);
         assert_eq!(
             value(&json!({"envFrom": [{"secretRef": {"name": "s"}}]})),
@@ -79,8 +79,8 @@ mod tests {
     #[test]
     fn a_path_that_has_the_folder_stays() {
         for has in ["/python", "/python:$(PYTHONPATH)", "/app:/python"] {
-            let own = json!({"name": "PYTHONPATH", "value": has});
-            assert_eq!(value(&json!({"env": [own]})), None, "{has}");
+            let variable = json!({"name": "PYTHONPATH", "value": has});
+            assert_eq!(value(&json!({"env": [variable]})), None, "{has}");
         }
         let hidden = json!([{"name": "PYTHONPATH", "value": "/python"}, {"name": "PYTHONPATH", "value": "/app"}]);
         assert!(value(&json!({"env": hidden})).is_some());

@@ -15,11 +15,11 @@ pub(super) async fn read(
     names: &Names,
 ) -> Result<MutatingWebhookConfiguration, SyncError> {
     let name = names.configuration.clone();
-    let found = configurations
+    let read = configurations
         .get_opt(&name)
         .await
         .map_err(|source| SyncError::api(format!("get {}", called(names)), source))?;
-    let Some(configuration) = found else {
+    let Some(configuration) = read else {
         return Err(SyncError::NoConfiguration { name });
     };
     if webhooks(&configuration, names).next().is_none() {

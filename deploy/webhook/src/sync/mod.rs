@@ -6,7 +6,7 @@
 //! Guarantees:
 //! - Replicas agree: a write holds only if no one wrote since the read, and who comes second reads again.
 //! - A certificate is served only when the configuration has its authority, and an authority is never taken out by what
-//!   an older secret says: the configuration is read first, so when its write holds, the secret was not older.
+//!   an older secret has: the configuration is read first, so when its write holds, the secret was not older.
 //! - What is served goes on when the API server cannot be reached.
 //!
 //! - Nothing is written but `data` of the secret and `caBundle` of the configuration, and nothing is
@@ -142,8 +142,8 @@ impl Sync {
 
     /// Returns the contents of the secret, after the necessary action on it.
     async fn contents(&self) -> Result<Contents, SyncError> {
-        let found = secret::read(&self.secrets, &self.names).await?;
-        let contents = Contents::read(secret::data(&found));
+        let stored = secret::read(&self.secrets, &self.names).await?;
+        let contents = Contents::read(secret::data(&stored));
         let (now, server) = ((self.clock)(), self.names.server());
         let plan = certificates::plan(now, &contents, &server);
         let Some(reason) = plan.reason.filter(|_| plan.action != Action::Keep) else {
@@ -155,7 +155,7 @@ impl Sync {
             return Err(reason.into());
         };
         let contents = Contents::read(&data);
-        secret::write(&self.secrets, &self.names, found, data).await?;
+        secret::write(&self.secrets, &self.names, stored, data).await?;
         self.metrics.issued(action);
         Ok(contents)
     }

@@ -16,9 +16,9 @@ type Data = BTreeMap<String, ByteString>;
 /// The secret, which must be there and this component's.
 pub(super) async fn read(secrets: &Api<Secret>, names: &Names) -> Result<Secret, SyncError> {
     let read = secrets.get_opt(&names.secret).await;
-    let found = read.map_err(|source| SyncError::api(format!("get {}", called(names)), source))?;
+    let object = read.map_err(|source| SyncError::api(format!("get {}", called(names)), source))?;
     let (namespace, name) = (names.namespace.clone(), names.secret.clone());
-    let Some(secret) = found else {
+    let Some(secret) = object else {
         return Err(SyncError::NoSecret { namespace, name });
     };
     let labels = secret.metadata.labels.as_ref();

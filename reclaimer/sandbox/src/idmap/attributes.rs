@@ -30,7 +30,7 @@ pub(crate) fn set_map(mount: BorrowedFd<'_>, namespace: BorrowedFd<'_>) -> io::R
         propagation: 0,
         user_namespace,
     };
-    // SAFETY: The path is a C string, and the attributes are as long as the call says. The kernel reads both during
+    // SAFETY: The path is a C string, and the attributes are of the length passed. The kernel reads both during
     // the call, writes to neither, and touches no other memory of this process.
     let result = unsafe {
         libc::syscall(

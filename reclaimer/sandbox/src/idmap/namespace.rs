@@ -1,6 +1,6 @@
 //! A user namespace without a process in it, by its descriptor.
 //!
-//! Only a process with a single thread can enter a new user namespace. So a child does, says so, and ends with
+//! Only a process with a single thread can enter a new user namespace. So a child does, reports it, and ends with
 //! its parent's end of the connection; meanwhile the parent writes the maps and opens the namespace, which the
 //! descriptor keeps.
 #![allow(unsafe_code, reason = "fork(2) is unsafe")]
@@ -42,7 +42,7 @@ pub(crate) fn with_groups(id: u32, groups: &[(u32, u32)]) -> io::Result<OwnedFd>
     Ok(File::open(format!("{folder}/ns/user"))?.into())
 }
 
-/// Enters a new user namespace, tells the error's number, or 0, and waits for its end.
+/// Enters a new user namespace, reports the error's number, or 0, and waits for its end.
 fn in_child(parents: UnixStream, own: &UnixStream) -> ! {
     // Else the parent's end would live as long as the child.
     drop(parents);
@@ -82,8 +82,8 @@ mod tests {
             return;
         }
         let namespace = File::from(with_groups(65_533, &[(65_533, 65_533)]).unwrap());
-        let own = fs::metadata("/proc/self/ns/user").unwrap();
-        assert_ne!(namespace.metadata().unwrap().ino(), own.ino());
+        let our_namespace = fs::metadata("/proc/self/ns/user").unwrap();
+        assert_ne!(namespace.metadata().unwrap().ino(), our_namespace.ino());
         assert_eq!(waitpid(None, None), Err(Errno::ECHILD));
     }
 }

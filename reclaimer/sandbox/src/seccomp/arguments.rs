@@ -44,15 +44,15 @@ type Rules = Vec<(i64, Vec<SeccompRule>)>;
 ///
 /// `process` is the number of this process.
 pub(super) fn permitted(profile: &Profile, process: u32) -> Result<Rules, BackendError> {
-    let own = || Ok::<_, BackendError>(vec![is(0, process.into())?]);
+    let is_ours = || Ok::<_, BackendError>(vec![is(0, process.into())?]);
     let ourselves = || Ok::<_, BackendError>(vec![is(0, 0)?, is(0, process.into())?]);
     let mut sockets = Vec::new();
     for family in &profile.sockets {
         sockets.push(family.rule()?);
     }
     let mut rules = vec![
-        (libc::SYS_kill, own()?),
-        (libc::SYS_tgkill, own()?),
+        (libc::SYS_kill, is_ours()?),
+        (libc::SYS_tgkill, is_ours()?),
         (libc::SYS_prlimit64, ourselves()?),
         (libc::SYS_clone, vec![thread()?]),
         (

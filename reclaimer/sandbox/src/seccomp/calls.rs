@@ -194,7 +194,7 @@ const ARCHITECTURE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ARCHITECTURE: &[i64] = &[libc::SYS_getrlimit];
 
-/// musl sends signals to threads of its own process by their number alone.
+/// musl sends signals to threads of the calling process by their number alone.
 #[cfg(target_env = "musl")]
 const LIBRARY: &[i64] = &[libc::SYS_tkill];
 #[cfg(not(target_env = "musl"))]

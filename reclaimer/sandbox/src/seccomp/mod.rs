@@ -1,7 +1,7 @@
 //! The filter of system calls.
 //!
-//! Two filters, since each gives one answer to all that it does not permit. The first says ENOSYS for calls that libraries
-//! can do without; the second is the list of permitted calls and says EPERM for the rest. The kernel
+//! Two filters, since each gives one answer to all that it does not permit. The first answers ENOSYS for calls that libraries
+//! can do without; the second is the list of permitted calls and answers EPERM for the rest. The kernel
 //! takes the stricter answer of both. It keeps the answers for calls permitted with any
 //! arguments (from Linux 5.11 on), so that these cost next to nothing.
 
@@ -19,8 +19,8 @@ use seccompiler::{
     apply_filter_all_threads,
 };
 
-use crate::SandboxError;
 use crate::profile::Profile;
+use crate::{SandboxError, Unrestricted};
 
 /// Filters of system calls, compiled.
 pub(crate) struct Filters([BpfProgram; 2]);
@@ -52,12 +52,12 @@ impl Filters {
     /// Puts the filters in force, for all threads of this process. Nothing takes them away again.
     ///
     /// The inner error is the reason of a kernel that has no filters.
-    pub(crate) fn enter(&self) -> Result<Result<(), String>, SandboxError> {
+    pub(crate) fn enter(&self) -> Result<Result<(), Unrestricted>, SandboxError> {
         for program in &self.0 {
             match apply_filter_all_threads(program) {
                 Ok(()) => {}
                 Err(seccompiler::Error::Seccomp(error)) if is_absent(&error) => {
-                    return Ok(Err("this kernel has no filter of system calls".to_owned()));
+                    return Ok(Err(Unrestricted::NoFilter));
                 }
                 Err(error) => return Err(SandboxError::Seccomp(error)),
             }

@@ -247,17 +247,17 @@ fn threads_are_made_and_neither_processes_nor_namespaces() {
 
 #[test]
 fn signals_and_limits_are_for_the_process_itself() {
-    let own = u64::from(std::process::id());
+    let pid = u64::from(std::process::id());
     for call in [libc::SYS_kill, libc::SYS_tgkill] {
-        assert_eq!(broker().call(call, &[own, 9]), ALLOW);
-        assert_eq!(broker().call(call, &[own + 1, 9]), errno(Errno::EPERM));
+        assert_eq!(broker().call(call, &[pid, 9]), ALLOW);
+        assert_eq!(broker().call(call, &[pid + 1, 9]), errno(Errno::EPERM));
         // All processes, and the group.
         assert_eq!(broker().call(call, &[u64::MAX, 9]), errno(Errno::EPERM));
         assert_eq!(broker().call(call, &[0, 9]), errno(Errno::EPERM));
     }
     assert_eq!(broker().call(libc::SYS_prlimit64, &[0]), ALLOW);
     assert_eq!(
-        broker().call(libc::SYS_prlimit64, &[own + 1]),
+        broker().call(libc::SYS_prlimit64, &[pid + 1]),
         errno(Errno::EPERM)
     );
 }

@@ -13,7 +13,7 @@ const GROUND: &str = "TETRIS_SANDBOX_GROUND";
 /// Arguments of the standard harness that have a value.
 const WITH_VALUE: [&str; 5] = ["--format", "--test-threads", "--color", "--skip", "-Z"];
 
-/// Says that a test is left out and why.
+/// Reports that a test is left out and why.
 pub fn skipped(test: &str, reason: &str) {
     say(&format!("SKIPPED: {test}: {reason}"));
 }

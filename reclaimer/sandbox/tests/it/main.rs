@@ -1,7 +1,7 @@
 //! Processes in sandboxes: permitted work goes on, and the rest fails.
 //!
 //! Each test is this program once more, with the test's name in a variable. Its only thread enters a sandbox and
-//! tries things, and the end of the process says if all went as expected.
+//! tries things, and the exit of the process shows if all went as expected.
 
 mod harness;
 mod permitted;
@@ -45,7 +45,7 @@ fn broker(ground: &Ground) -> Profile {
         .sockets(SocketFamily::Unix)
 }
 
-/// Enters the sandbox of `profile`, with its filter. Returns `None`, and says so, where the kernel has no Landlock of at
+/// Enters the sandbox of `profile`, with its filter. Returns `None`, and reports it, where the kernel has no Landlock of at
 /// least version `oldest`.
 fn enter_with_landlock(test: &str, profile: &Profile, oldest: u32) -> Option<SandboxStatus> {
     let status = enter(profile).unwrap();

@@ -92,8 +92,8 @@ fn signals(ground: &Ground) {
 
 /// The files of the system and of another tenant. Root could open all of them by its capabilities.
 fn paths(ground: &Ground) {
-    let own = ground.store().join("file");
-    fs::write(&own, "x").unwrap();
+    let inside = ground.store().join("file");
+    fs::write(&inside, "x").unwrap();
     symlink(ground.secret(), ground.store().join("link")).unwrap();
     if enter_with_landlock(PATHS.0, &broker(ground), 2).is_none() {
         return;
@@ -112,9 +112,9 @@ fn paths(ground: &Ground) {
     denied(File::create(ground.other().join("new")));
     denied(fs::remove_file(ground.secret()));
     denied(fs::create_dir(ground.other().join("directory")));
-    // Neither out nor in: the kernel says that the directories are of two file systems.
+    // Neither out nor in: the kernel reports that the directories are of two file systems.
     for (from, to) in [
-        (own.clone(), ground.other().join("file")),
+        (inside.clone(), ground.other().join("file")),
         (ground.secret(), ground.store().join("secret")),
     ] {
         let error = fs::rename(&from, &to).unwrap_err();
@@ -128,8 +128,8 @@ fn paths(ground: &Ground) {
             .write(true)
             .open("/proc/self/oom_score_adj"),
     );
-    fs::read_to_string(&own).unwrap();
-    fs::write(own, "y").unwrap();
+    fs::read_to_string(&inside).unwrap();
+    fs::write(inside, "y").unwrap();
 }
 
 fn a_later_thread(ground: &Ground) {

@@ -1,4 +1,4 @@
-//! Declarations of pods as `cluster` tells them, and their freshness while it is silent.
+//! Declarations of pods as `cluster` reports them, and their freshness while it is silent.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};

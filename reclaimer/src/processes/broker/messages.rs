@@ -84,8 +84,10 @@ async fn report(
         Err(refusal) => return *refusal,
     };
     if report.process != process || process == Process::Broker {
-        let found = report.process;
-        return refused(format!("expected a report of `{process}`, found `{found}`"));
+        let teller = report.process;
+        return refused(format!(
+            "expected a report of `{process}`, found `{teller}`"
+        ));
     }
     for (class, errors) in state.reports.take(report) {
         state.metrics.errors_elsewhere(class, errors);
@@ -108,8 +110,8 @@ async fn remove(
         Err(refusal) => return *refusal,
     };
     let rule = state.rule.borrow().clone();
-    let own = rule.and_then(|rule| OwnStore::of_directory(&rule, &order.directory));
-    let Some(own) = own else {
+    let store = rule.and_then(|rule| OwnStore::of_directory(&rule, &order.directory));
+    let Some(own) = store else {
         let directory = order.directory;
         let expected = "expected the directory of a namespace's store (`csi.per_namespace.path`)";
         return refused(format!("{expected}, found {directory:?}"));

@@ -127,10 +127,10 @@ impl Told {
     }
 }
 
-/// The socket, told from the one that a restarted broker makes.
+/// The socket, as distinct from the one that a restarted broker makes.
 fn identity(socket: &Path) -> Option<(u64, u64, i64, i64)> {
-    let found = std::fs::symlink_metadata(socket).ok()?;
-    Some((found.dev(), found.ino(), found.ctime(), found.ctime_nsec()))
+    let stat = std::fs::symlink_metadata(socket).ok()?;
+    Some((stat.dev(), stat.ino(), stat.ctime(), stat.ctime_nsec()))
 }
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ pub(crate) async fn namespaces(
     };
     let (sender, living) = watch::channel(None);
     let known = KnownNamespaces::new(client.clone(), living);
-    let own = Arc::clone(own);
-    let faults = move |_| own.count(1);
+    let report = Arc::clone(own);
+    let faults = move |_| report.count(1);
     tasks.spawn(watch_namespaces(
         client,
         sender,

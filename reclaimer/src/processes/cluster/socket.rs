@@ -72,8 +72,8 @@ async fn arrived(request: Request, next: Next) -> Response {
 }
 
 async fn of_root_alone(Extension(peer): Extension<Peer>, request: Request, next: Next) -> Response {
-    let own = rustix::process::geteuid().as_raw();
-    if peer.uid == 0 || peer.uid == own {
+    let euid = rustix::process::geteuid().as_raw();
+    if peer.uid == 0 || peer.uid == euid {
         return next.run(request).await;
     }
     tracing::warn!(
@@ -84,7 +84,7 @@ async fn of_root_alone(Extension(peer): Extension<Peer>, request: Request, next:
     );
     text(
         StatusCode::FORBIDDEN,
-        format!("user {} may not ask; expected 0 or {own}", peer.uid),
+        format!("user {} may not ask; expected 0 or {euid}", peer.uid),
     )
 }
 
@@ -110,9 +110,9 @@ async fn report(
 ) -> Response {
     let is_known = matches!(process, Process::Volumes | Process::Mirror);
     if !is_known || report.process != process {
-        let found = report.process;
+        let teller = report.process;
         let reason = format!(
-            "report of {found} at /reports/{process}; expected one of volumes or mirror at its own path"
+            "report of {teller} at /reports/{process}; expected one of volumes or mirror at its own path"
         );
         return text(StatusCode::BAD_REQUEST, reason);
     }

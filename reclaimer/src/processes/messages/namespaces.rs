@@ -50,7 +50,7 @@ pub struct NamespaceGone {
     pub gone: bool,
 }
 
-/// All namespaces as the watch tells them: `GET /namespaces/living` of `cluster`.
+/// All namespaces as the watch reports them: `GET /namespaces/living` of `cluster`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LivingNamespaces {
     /// Their unique identifiers; none before the first complete list.

@@ -2,7 +2,7 @@
 //!
 //! # Flow
 //! The thread follows the same orders as the mirror's own thread does in a daemon of one process.
-//! It looks at the process every second, and tells it the stores again when another one has taken
+//! It looks at the process every second, and passes it the stores again when another one has taken
 //! its place. Each call has a time limit, and nothing is asked of a process that did not answer
 //! the last one. So an absent, hung or killed process costs a pass nothing.
 
@@ -63,7 +63,7 @@ struct Courier {
     told: Option<String>,
     /// Objects on its devices, and the counts at which they were asked for.
     residents: Option<(String, ResidencyMark, Arc<[StoreResidents]>)>,
-    /// True if the log says that the process does not answer.
+    /// True if the log states that the process does not answer.
     lost: bool,
 }
 
@@ -89,10 +89,10 @@ impl Courier {
         let _told = done.send(());
     }
 
-    /// Shows the state of the process, and tells it the stores if it does not know them.
+    /// Shows the state of the process, and passes it the stores if it does not know them.
     fn look(&mut self) {
-        let found = self.ask::<(), MirrorStatus>(Method::GET, "/status", &());
-        let Some(MirrorStatus { process, mirror }) = self.note(found) else {
+        let answer = self.ask::<(), MirrorStatus>(Method::GET, "/status", &());
+        let Some(MirrorStatus { process, mirror }) = self.note(answer) else {
             return;
         };
         let residents = self.residents(&process, &mirror);
@@ -104,7 +104,7 @@ impl Courier {
             return;
         };
         let served = self.ask::<MirrorStores, MirrorServes>(Method::PUT, "/stores", &stores);
-        // Its status says why it is not open, and it serves them once it is.
+        // Its status gives the reason it is not open, and it serves them once it is.
         if self.note(served).is_some() {
             self.told = Some(process);
         }

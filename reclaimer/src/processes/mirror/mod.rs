@@ -46,7 +46,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
 
 /// Serves the devices of the table `[gpu_mirror]` until SIGTERM or SIGINT. A missing or hung driver
 /// is in its status, and does not end it. SIGHUP reads the configuration again, and the log names
-/// changes that need a restart; the broker tells the rest.
+/// changes that need a restart; the broker sends the rest.
 ///
 /// # Errors
 /// When the configuration is wrong or has no table `[gpu_mirror]`, another mirror runs, or a thread

@@ -4,7 +4,7 @@
 //! Orders wait for the mirror's thread within limits of time, in their own threads. So the
 //! socket answers while the driver hangs.
 
-use std::path::Component;
+use std::path::{Component, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{DefaultBodyLimit, State};
@@ -18,6 +18,7 @@ use tetris_service_kit::unix_http::Peer;
 use tetris_store_layout::StoreId;
 
 use super::status::MirrorStatus;
+use crate::field_error::FieldError;
 use crate::gpu_mirror::{GpuMirrorConfig, GpuMirrorReferences, GpuMirrorThread, GpuMirrorView};
 use crate::processes::messages::{
     MirrorServes, MirrorStore, MirrorStores, ReleaseReferences, ReleasedReferences,
@@ -34,7 +35,7 @@ const NAME_BYTES: usize = 200;
 pub(super) struct Served {
     /// Name of this run of the process.
     process: String,
-    /// The table at the start. The broker says what changes.
+    /// The table at the start. The broker sends what changes.
     table: GpuMirrorConfig,
     thread: Mutex<GpuMirrorThread>,
     references: GpuMirrorReferences,
@@ -96,7 +97,7 @@ async fn stores(
     }
     match orders(&message, &served.table) {
         Ok((stores, table)) => blocking(move || served.serve(&stores, &table)).await,
-        Err(reason) => text(StatusCode::BAD_REQUEST, reason),
+        Err(mistake) => text(StatusCode::BAD_REQUEST, mistake.to_string()),
     }
 }
 
@@ -116,10 +117,10 @@ async fn release(
 
 /// The answer to a process of another user: orders come from the broker, which has this one's.
 fn refuse(peer: Peer) -> Option<Response> {
-    let own = geteuid().as_raw();
-    (peer.uid != own && peer.uid != 0).then(|| {
+    let uid = geteuid().as_raw();
+    (peer.uid != uid && peer.uid != 0).then(|| {
         let reason = format!(
-            "expected a process of uid {own}, found one of uid {}; run the broker as the user of the GPU mirror",
+            "expected a process of uid {uid}, found one of uid {}; run the broker as the user of the GPU mirror",
             peer.uid
         );
         text(StatusCode::FORBIDDEN, reason)
@@ -135,11 +136,24 @@ async fn blocking<A: serde::Serialize + Send + 'static>(
     }
 }
 
+/// A mistake in an order of the broker.
+#[derive(Debug, thiserror::Error)]
+enum OrderError {
+    #[error(transparent)]
+    Table(#[from] FieldError),
+    #[error("name of a store: expected 1 to {NAME_BYTES} bytes without a slash, found {0:?}")]
+    Name(String),
+    #[error("directory of store {name:?}: expected an absolute path, found `{}`", root.display())]
+    Directory { name: String, root: PathBuf },
+    #[error("identity of store {name:?}: expected 32 hexadecimal digits, found {id:?}")]
+    Identity { name: String, id: String },
+}
+
 /// Stores of a message, and the table with its changeable fields.
 fn orders(
     message: &MirrorStores,
     table: &GpuMirrorConfig,
-) -> Result<(Vec<OpenStore>, GpuMirrorConfig), String> {
+) -> Result<(Vec<OpenStore>, GpuMirrorConfig), OrderError> {
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let table = GpuMirrorConfig {
         store_bytes: message.store_bytes,
@@ -148,39 +162,32 @@ fn orders(
         ..table.clone()
     };
     if let Some(mistake) = table.mistakes().into_iter().next() {
-        return Err(mistake.to_string());
+        return Err(mistake.into());
     }
     let stores: Result<Vec<_>, _> = message.stores.iter().map(open_store).collect();
     Ok((stores?, table))
 }
 
-fn open_store(store: &MirrorStore) -> Result<OpenStore, String> {
-    let MirrorStore { name, root, id } = store;
+fn open_store(store: &MirrorStore) -> Result<OpenStore, OrderError> {
+    let MirrorStore { name, root, id } = store.clone();
     let is_name = !name.is_empty()
         && name.len() <= NAME_BYTES
         && !name.contains(['/', '\0'])
         && !matches!(name.as_str(), "." | "..");
     if !is_name {
-        return Err(format!(
-            "name of a store: expected 1 to {NAME_BYTES} bytes without a slash, found {name:?}"
-        ));
+        return Err(OrderError::Name(name));
     }
     let has_parents = root.components().any(|part| part == Component::ParentDir);
     if !root.is_absolute() || has_parents {
-        return Err(format!(
-            "directory of store {name:?}: expected an absolute path, found `{}`",
-            root.display()
-        ));
+        return Err(OrderError::Directory { name, root });
     }
-    let Some(id) = store_id(id) else {
-        return Err(format!(
-            "identity of store {name:?}: expected 32 hexadecimal digits, found {id:?}"
-        ));
+    let Some(id) = store_id(&id) else {
+        return Err(OrderError::Identity { name, id });
     };
     Ok(OpenStore {
-        name: name.clone(),
-        root: root.clone(),
         objects: root.join("objects"),
+        name,
+        root,
         id,
     })
 }

@@ -1,4 +1,4 @@
-//! The cluster's namespaces, as the process `cluster` tells them.
+//! The cluster's namespaces, as the process `cluster` reports them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

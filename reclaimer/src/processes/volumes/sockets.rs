@@ -3,7 +3,7 @@
 //! Idmapped mounts of pods give the owner of the stores no id, and a socket whose owner has none
 //! cannot be connected to (LAYOUT.md 4). The processes that listen have no right to give files
 //! away, so this one does: of each store it looks at the two names that pods connect to, when the
-//! kernel tells that its directory changed, and every second. A file that is no socket of the
+//! kernel reports a change of its directory, and every second. A file that is no socket of the
 //! stores' owner stays as it is.
 
 use std::io;
@@ -54,17 +54,17 @@ fn give_one(store: &StoreDirectory, name: &str) -> io::Result<bool> {
         Err(Errno::NOENT) => return Ok(false),
         file => file?,
     };
-    let found = fstat(&file)?;
-    if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+    let stat = fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
         return Ok(false);
     }
-    if found.st_uid == store.user() && found.st_uid != SOCKET_USER {
+    if stat.st_uid == store.user() && stat.st_uid != SOCKET_USER {
         let (uid, gid) = (Uid::from_raw(SOCKET_USER), Gid::from_raw(SOCKET_USER));
         chownat(&file, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
         tracing::debug!(path = %store.path().join(name).display(), "socket given");
         return Ok(true);
     }
-    Ok(found.st_uid == SOCKET_USER)
+    Ok(stat.st_uid == SOCKET_USER)
 }
 
 /// The thread that gives sockets. It ends when this is dropped.

@@ -71,7 +71,7 @@ impl VolumesState {
         });
     }
 
-    /// Tells each change.
+    /// Reports each change.
     pub(super) fn changes(&self) -> watch::Receiver<Changing> {
         self.now.subscribe()
     }

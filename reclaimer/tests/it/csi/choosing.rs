@@ -40,15 +40,18 @@ const UID: &str = "01234567-89ab-4cde-8fed-ba9876543210";
 
 #[test]
 fn a_namespaces_own_store_is_named_by_its_identifier() {
-    let own = OwnStore::new(&[], &rule(&[]), "red", UID).unwrap();
+    let store = OwnStore::new(&[], &rule(&[]), "red", UID).unwrap();
     let expected = StoreConfig {
         name: format!("ns-red.{UID}"),
         path: format!("/run/tetris/red.{UID}").into(),
         namespaces: vec!["red".to_owned()],
         own: true,
     };
-    assert_eq!(own.config, expected);
-    assert_eq!((&*own.namespace, own.uid.as_deref()), ("red", Some(UID)));
+    assert_eq!(store.config, expected);
+    assert_eq!(
+        (&*store.namespace, store.uid.as_deref()),
+        ("red", Some(UID))
+    );
 }
 
 #[test]
@@ -89,12 +92,10 @@ fn a_namespace_called_like_the_store_of_others_does_not_get_it() {
     for namespace in ["blue", "red"] {
         let chosen = choose(&stores, Some(&rule(&[])), namespace, None).unwrap();
         assert!(matches!(chosen, Chosen::Own(_)), "{chosen:?}");
-        let own = OwnStore::new(&stores, &rule(&[]), namespace, UID).unwrap();
-        assert!(
-            stores
-                .iter()
-                .all(|store| store.path != own.config.path && store.name != own.config.name)
-        );
+        let own_store = OwnStore::new(&stores, &rule(&[]), namespace, UID).unwrap();
+        assert!(stores.iter().all(
+            |store| store.path != own_store.config.path && store.name != own_store.config.name
+        ));
     }
     let inner = format!("/run/tetris/blue.{UID}/inner");
     for path in [

@@ -100,7 +100,7 @@ impl Host {
     }
 }
 
-/// Looks after stores as the daemon does, and notes which it was told of.
+/// Looks after stores as the daemon does, and notes which were announced.
 struct Daemon {
     told: Arc<Mutex<Vec<StoreConfig>>>,
     reclaimer: Mutex<Reclaimer>,

@@ -26,7 +26,7 @@ use tetris_test_support::lease::{Lease, Rights};
 const NOBODY: u32 = 65_534;
 const EACCES: i32 = nix::libc::EACCES;
 
-/// Says and returns true if this kernel has no idmapped tmpfs.
+/// Reports and returns true if this kernel has no idmapped tmpfs.
 fn is_skipped(driver: &Driver) -> bool {
     let volumes = driver.volumes.borrow().clone().unwrap();
     let Some(reason) = volumes.plain_because else {
@@ -299,12 +299,12 @@ fn volumes_come_and_go_while_a_process_holds_a_lease_on_a_store_s_header() {
     let driver = start();
     let first = host.target("first");
     driver.publish(request(&first, "blue")).unwrap();
-    let own = host.tmpfs().join(format!("blue.{}", uid_of("blue", 1)));
+    let directory = host.tmpfs().join(format!("blue.{}", uid_of("blue", 1)));
     // A store that a daemon looks after is open, and takes no lease.
-    let refused = Lease::attempt(&own.join("store"), "F_WRLCK", Rights::Node);
+    let refused = Lease::attempt(&directory.join("store"), "F_WRLCK", Rights::Node);
     assert_eq!(refused.map(drop), Err(nix::libc::EAGAIN));
     driver.stop().unwrap();
-    let leases = [own, fixed.path.clone()].map(|store| Lease::write(&store.join("store")));
+    let leases = [directory, fixed.path.clone()].map(|store| Lease::write(&store.join("store")));
     let driver = start();
     let (second, third) = (host.target("second"), host.target("third"));
     driver.publish(request(&second, "blue")).unwrap();

@@ -142,10 +142,10 @@ fn a_container_that_still_has_the_volume_does_not_hold_up_its_end() {
     let container = std::thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         namespace::propagation("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE);
-        let held = fs::File::open(target.join("store")).unwrap();
+        let file = fs::File::open(target.join("store")).unwrap();
         entered.send(()).unwrap();
         may_leave.recv().unwrap();
-        held.metadata().unwrap();
+        file.metadata().unwrap();
         fs::metadata(target.join("store")).is_ok()
     });
     has_entered.recv().unwrap();

@@ -17,8 +17,8 @@ const OWNER: u32 = 9460;
 /// Owners of a directory and of all in it.
 fn owners(dir: &Path) -> Vec<(u32, u32)> {
     let of = |path: &Path| {
-        let found = fs::symlink_metadata(path).unwrap();
-        (found.uid(), found.gid())
+        let stat = fs::symlink_metadata(path).unwrap();
+        (stat.uid(), stat.gid())
     };
     let below = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     let below = below.flat_map(|entry| {
@@ -38,10 +38,10 @@ fn a_store_is_made_with_the_rights_of_its_owner_and_no_link_in_its_place_is_foll
     let driver = Driver::start(&host.per_namespace(), Vec::new());
     let (first, second) = (host.target("first"), host.target("second"));
     driver.publish(request(&first, "blue")).unwrap();
-    let own = host.tmpfs().join(format!("blue.{}", uid_of("blue", 1)));
-    let found = owners(&own);
-    assert!(found.len() > 6, "{found:?}");
-    assert!(found.iter().all(|owner| *owner == (OWNER, OWNER)));
+    let directory = host.tmpfs().join(format!("blue.{}", uid_of("blue", 1)));
+    let ids = owners(&directory);
+    assert!(ids.len() > 6, "{ids:?}");
+    assert!(ids.iter().all(|owner| *owner == (OWNER, OWNER)));
     driver.unpublish(&first).unwrap();
 
     // A whole store elsewhere, which its link would hand to the pod.
@@ -59,10 +59,10 @@ fn a_store_is_made_with_the_rights_of_its_owner_and_no_link_in_its_place_is_foll
         assert_eq!(mounts(target).len(), 0);
         error.message().to_owned()
     };
-    fs::rename(&own, own.with_file_name("Moved")).unwrap();
-    symlink(&secret, &own).unwrap();
+    fs::rename(&directory, directory.with_file_name("Moved")).unwrap();
+    symlink(&secret, &directory).unwrap();
     let message = refused(&second, "blue");
-    assert!(message.contains(own.to_str().unwrap()), "{message}");
+    assert!(message.contains(directory.to_str().unwrap()), "{message}");
     // Of one that is to be made.
     let red = host.tmpfs().join(format!("red.{}", uid_of("red", 1)));
     symlink(&empty, &red).unwrap();
@@ -70,19 +70,19 @@ fn a_store_is_made_with_the_rights_of_its_owner_and_no_link_in_its_place_is_foll
     assert_eq!(fs::read_dir(&empty).unwrap().count(), 0);
 
     // A header that is a link is an error of that volume alone.
-    fs::remove_file(&own).unwrap();
-    fs::rename(own.with_file_name("Moved"), &own).unwrap();
+    fs::remove_file(&directory).unwrap();
+    fs::rename(directory.with_file_name("Moved"), &directory).unwrap();
     driver.publish(request(&second, "blue")).unwrap();
     driver.unpublish(&second).unwrap();
-    fs::remove_file(own.join("store")).unwrap();
-    symlink(secret.join("store"), own.join("store")).unwrap();
+    fs::remove_file(directory.join("store")).unwrap();
+    symlink(secret.join("store"), directory.join("store")).unwrap();
     let message = refused(&second, "blue");
     assert!(
-        message.contains(own.join("store").to_str().unwrap()),
+        message.contains(directory.join("store").to_str().unwrap()),
         "{message}"
     );
-    fs::remove_file(own.join("store")).unwrap();
-    fs::write(own.join("store"), [7; 64]).unwrap();
+    fs::remove_file(directory.join("store")).unwrap();
+    fs::write(directory.join("store"), [7; 64]).unwrap();
     refused(&second, "blue");
     driver.publish(request(&second, "green")).unwrap();
     driver.stop().unwrap();

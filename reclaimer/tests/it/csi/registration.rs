@@ -1,4 +1,4 @@
-//! The kubelet finds the driver, and says what came of it.
+//! The kubelet finds the driver, and reports the result.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -33,7 +33,7 @@ pub fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A model file in a folder, of one tensor of `len` bytes, told from others by its seed.
+/// A model file in a folder, of one tensor of `len` bytes, identified by its seed.
 pub fn model_file(folder: &Path, len: usize, seed: u8) -> PathBuf {
     let path = folder.join(format!("{seed}-{len}.safetensors"));
     let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
@@ -59,7 +59,7 @@ impl Place {
         }
     }
 
-    /// With a tmpfs of its own of so many bytes; `None` without the right to mount.
+    /// With a separate tmpfs of this size in bytes; `None` without the right to mount.
     pub fn of_size(bytes: u64) -> Option<Self> {
         let mut place = Self::new();
         let options = format!("size={bytes}");
@@ -98,7 +98,7 @@ impl Place {
         path
     }
 
-    /// A model file of one tensor of `len` bytes, told from others by its seed.
+    /// A model file of one tensor of `len` bytes, identified by its seed.
     pub fn model_file(&self, len: usize, seed: u8) -> PathBuf {
         model_file(self.dir.path(), len, seed)
     }

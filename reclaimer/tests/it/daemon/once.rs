@@ -12,7 +12,7 @@ fn one_pass_frees_and_says_so() {
     let place = Place::new();
     let store = place.store();
     let config = place.config(EXPIRE_AT_ONCE);
-    let held = place.load(50_000, 1);
+    let loaded = place.load(50_000, 1);
     drop(place.load(60_000, 2));
     let dry = command(&["once", "--dry-run", "--format", "json"], &config);
     assert!(dry.status.success(), "{dry:?}");
@@ -35,7 +35,7 @@ fn one_pass_frees_and_says_so() {
         "{text}"
     );
     assert_eq!(store.objects().unwrap().objects.len(), 1);
-    drop(held);
+    drop(loaded);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn load(store: PathBuf, model: PathBuf) -> LoadReport {
     std::thread::spawn(container).join().unwrap()
 }
 
-/// A daemon started as a remedy says. Killed when dropped.
+/// A daemon started as a remedy describes. Killed when dropped.
 struct Told(Child);
 
 impl Told {
@@ -117,7 +117,7 @@ fn what_the_daemon_refuses_is_in_its_log() {
     assert!(remedy.contains("journalctl -u tetris-node"), "{remedy}");
     let line = daemon.says("file of a client refused");
     assert!(line.contains("ingest.enabled"), "{line}");
-    // As the log says.
+    // As the log states.
     std::fs::write(&config, text(true)).unwrap();
     daemon.signal(nix::sys::signal::Signal::SIGHUP);
     eventually("the file to be taken", || {

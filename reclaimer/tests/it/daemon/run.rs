@@ -26,7 +26,7 @@ fn a_load_into_a_full_store_gets_room_from_the_daemon() {
     eventually("the socket", || {
         store.daemon_socket().exists().then_some(())
     });
-    let held = place.load(1_500_000, 1);
+    let mapped = place.load(1_500_000, 1);
     drop(place.load(1_500_000, 2));
     assert_eq!(objects(&store), 2);
     let loaded = place.load(1_500_000, 3);
@@ -42,14 +42,14 @@ fn a_load_into_a_full_store_gets_room_from_the_daemon() {
     });
     let freed = "tetris_reclaimed_objects_total{store=\"a\",reason=\"pressure\"}";
     assert!(daemon.metric(freed) >= 1.0);
-    // Now all is mapped: the load is private, right, and says why.
+    // Now all is mapped: the load is private, right, and gives the reason.
     let agent = Agent::open_store(place.path("store")).unwrap();
     let private = agent.load(place.model_file(1_500_000, 4)).unwrap();
     let why = private.report().private_reason.clone().unwrap();
     assert!(why.contains("mapped"), "{why}");
     assert_eq!(private.tensor("w").unwrap().bytes()[5], 5 ^ 4);
     assert_eq!(objects(&store), 2);
-    drop((held, loaded));
+    drop((mapped, loaded));
     assert!(daemon.stop().success());
     assert!(!store.daemon_socket().exists());
 }
@@ -115,7 +115,7 @@ fn the_inventory_follows_what_is_loaded() {
     daemon.says("address=");
     let model = place.load(50_000, 1);
     let manifest = store.manifests().unwrap()[0].id.to_string();
-    // The kernel tells of what is published: no need to wait for the interval of a minute.
+    // The kernel reports what is published: no need to wait for the interval of a minute.
     let inventory = eventually("the model in the inventory", || {
         let answer = daemon.get("/inventory");
         answer.contains(&manifest).then_some(answer)
@@ -210,7 +210,7 @@ fn a_limit_that_is_not_met_is_told_once_with_the_reason_and_the_remedy() {
     let config = place.config(&format!(
         "{LISTEN}interval_secs = 1\n[policy.store]\nkeep_alive_secs = 0\nlimit_bytes = \"16KiB\"\nrecord_files = 64\n"
     ));
-    let held = place.load(50_000, 1);
+    let loaded = place.load(50_000, 1);
     let daemon = Daemon::start(&config, &[]);
     let line = daemon.says("a limit is not met");
     for part in [
@@ -226,7 +226,7 @@ fn a_limit_that_is_not_met_is_told_once_with_the_reason_and_the_remedy() {
         (passes >= 3.0).then_some(())
     });
     assert_eq!(daemon.log().matches("a limit is not met").count(), 1);
-    drop(held);
+    drop(loaded);
     daemon.says("the limit is met again");
     assert!(daemon.stop().success());
 }

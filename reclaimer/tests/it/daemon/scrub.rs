@@ -21,11 +21,11 @@ fn a_damaged_object_is_set_aside_its_holders_are_told_and_the_next_load_publishe
         let store = place.store();
         drop(place.load(50_000, 2));
         let holder = place.load(50_000, 1);
-        let held = tetris_store_layout::Holders::read().unwrap();
+        let holders = tetris_store_layout::Holders::read().unwrap();
         let objects = store.objects().unwrap().objects;
         let object = objects
             .iter()
-            .find(|entry| held.of(entry) > 0)
+            .find(|entry| holders.of(entry) > 0)
             .unwrap()
             .object;
         damage(&store.object_path(&object));

@@ -115,13 +115,13 @@ fn panel_expressions(dashboard: &Value) -> Vec<&str> {
 
 /// Expressions of rules: one line each, which is checked.
 fn rule_expressions(rules: &str) -> Vec<&str> {
-    let found: Vec<&str> = rules
+    let expressions: Vec<&str> = rules
         .lines()
         .filter_map(|line| line.trim().strip_prefix("expr: "))
         .collect();
-    assert_eq!(found.len(), rules.matches("expr:").count());
-    assert_eq!(found.len(), rules.matches("- alert:").count());
-    found
+    assert_eq!(expressions.len(), rules.matches("expr:").count());
+    assert_eq!(expressions.len(), rules.matches("- alert:").count());
+    expressions
 }
 
 /// Every metric is exposed, with these labels, and with these values where one is given in full.

@@ -99,11 +99,11 @@ async fn status_lists_models_only_when_asked() {
 async fn the_status_has_all_that_the_report_has() {
     let status = node();
     let expected = serde_json::to_value(&status).unwrap();
-    let mut found = Daemon::with(status).get("/status?models=true").await.json();
-    for store in found["stores"].as_array_mut().unwrap() {
+    let mut status_page = Daemon::with(status).get("/status?models=true").await.json();
+    for store in status_page["stores"].as_array_mut().unwrap() {
         store.as_object_mut().unwrap().remove("model_count");
     }
-    assert_eq!(found, expected);
+    assert_eq!(status_page, expected);
 }
 
 #[tokio::test]

@@ -351,13 +351,13 @@ fn declarations_are_one_hot() {
             ..node()
         };
         let scrape = scrape(&Metrics::new(stores(&[])), Some(status));
-        let found: Vec<_> = scrape
+        let samples: Vec<_> = scrape
             .samples
             .iter()
             .filter(|s| s.name == "tetris_declarations")
             .collect();
-        assert_eq!(found.len(), 4);
-        for sample in found {
+        assert_eq!(samples.len(), 4);
+        for sample in samples {
             let value = u8::from(sample.labels["state"] == expected);
             assert_eq!(Some(sample.value), Some(f64::from(value)));
         }

@@ -90,12 +90,12 @@ async fn a_store_that_cannot_be_used_has_no_room_and_no_objects() {
         error: Some("is not mounted".to_owned()),
         ..StoreStatus::default()
     };
-    let found = page(status).await["stores"][1].clone();
+    let store = page(status).await["stores"][1].clone();
     let expected = serde_json::json!({
         "name": "c", "id": null, "usable": false, "mount": null, "capacity_bytes": 0, "free_bytes": 0,
         "reclaimable_bytes": 0, "truncated": false, "objects": [],
     });
-    assert_eq!(found, expected);
+    assert_eq!(store, expected);
 }
 
 #[tokio::test]
@@ -127,8 +127,8 @@ async fn what_is_too_much_is_left_out_and_said() {
     };
     let mut status = node();
     status.stores = vec![full(), full(), store("b")];
-    let found = page(status).await;
-    let stores = found["stores"].as_array().unwrap();
+    let answer = page(status).await;
+    let stores = answer["stores"].as_array().unwrap();
     let count = |store: &Value| store["objects"].as_array().unwrap().len();
     let counts: Vec<usize> = stores.iter().map(count).collect();
     assert_eq!(counts, [MAX_OBJECTS, MAX_OBJECTS, 0]);
@@ -146,7 +146,7 @@ async fn what_is_too_much_is_left_out_and_said() {
 async fn exactly_as_many_as_may_be_are_all() {
     let mut status = node();
     status.stores[0].objects = object_ids(MAX_OBJECTS as u64);
-    let found = page(status).await;
-    assert_eq!(found["stores"][0]["truncated"], false);
-    assert_eq!(found["stores"][1]["truncated"], false);
+    let answer = page(status).await;
+    assert_eq!(answer["stores"][0]["truncated"], false);
+    assert_eq!(answer["stores"][1]["truncated"], false);
 }

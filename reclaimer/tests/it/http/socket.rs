@@ -79,7 +79,7 @@ impl Server {
     }
 }
 
-/// Waits until the server has ended the connection, and says what it sent before.
+/// Waits until the server has ended the connection, and returns what it sent before.
 fn until_cut(mut stream: TcpStream) -> Vec<u8> {
     let mut sent = Vec::new();
     if let Err(err) = stream.read_to_end(&mut sent) {

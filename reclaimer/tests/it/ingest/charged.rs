@@ -50,8 +50,8 @@ impl Cgroup {
     fn value(&self, file: &str, key: &str) -> u64 {
         let text = std::fs::read_to_string(self.0.join(file)).unwrap();
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-        let found = lines.find(|(name, _)| *name == key);
-        let (_, value) = found.unwrap_or_else(|| panic!("no {key} in {text}"));
+        let line = lines.find(|(name, _)| *name == key);
+        let (_, value) = line.unwrap_or_else(|| panic!("no {key} in {text}"));
         value.parse().unwrap()
     }
 }

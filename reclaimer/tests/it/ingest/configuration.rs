@@ -137,8 +137,8 @@ fn each_field_that_is_wrong_is_named_with_what_it_may_be() {
         ("queue = -1", "field `ingest.queue`: invalid value"),
         ("que = 1", "field `ingest.que`: unknown field `que`"),
     ] {
-        let found = checked(&format!("[ingest]\n{line}")).unwrap_err();
-        assert!(found.contains(expected), "{line}\n{found}");
+        let mistakes = checked(&format!("[ingest]\n{line}")).unwrap_err();
+        assert!(mistakes.contains(expected), "{line}\n{mistakes}");
     }
 }
 
@@ -153,6 +153,6 @@ fn a_store_without_a_policy_of_its_own_has_the_limit_of_all() {
     let options = IngestOptions::from(&checked(text).unwrap());
     let limit = |store| options.policy.of(store).limit_bytes;
     assert_eq!(limit("a"), Some(1000));
-    // As everywhere, a policy of its own is not mixed with the other.
+    // As everywhere, a store's policy is not mixed with the other.
     assert_eq!(limit("b"), None);
 }

@@ -55,8 +55,8 @@ fn one_process_of_a_user_derives_and_the_others_find_the_record() {
     );
     assert_eq!((records(&site), site.objects()), (1, 1));
     let store = Store::open(site.store()).unwrap();
-    let own = store.derived(&key(TrustDomain::User(0)), Access::ReadOnly);
-    assert_eq!(&*own.unwrap().unwrap().mapping, right);
+    let record = store.derived(&key(TrustDomain::User(0)), Access::ReadOnly);
+    assert_eq!(&*record.unwrap().unwrap().mapping, right);
     // The word of the store's owner counts for all.
     let owners = store.publish(&tensor(LEN, 2), Access::ReadOnly).unwrap();
     store
@@ -82,7 +82,7 @@ fn as_another_user() {
 #[test]
 fn a_lie_of_one_user_harms_no_other() {
     let Some(site) = Site::plain() else { return };
-    // User 0 says that the result is something else.
+    // User 0 claims that the result is something else.
     assert_eq!(derive(&site.agent(), 66).0, tensor(LEN, 66));
     assert_eq!(derive(&site.agent(), 1).0, tensor(LEN, 66));
     let child = Command::new("/proc/self/exe")
@@ -150,8 +150,8 @@ fn the_domain_is_that_of_the_store_s_header_and_of_no_other_file() {
         let header = std::fs::File::open(path).unwrap();
         daemon.trust_domain(header).unwrap()
     };
-    let own = Some(TrustDomain::Pods(FIRST_POD_DOMAIN + 7));
-    assert_eq!(ask(&view.join("store")), own);
+    let domain = Some(TrustDomain::Pods(FIRST_POD_DOMAIN + 7));
+    assert_eq!(ask(&view.join("store")), domain);
     assert_eq!(ask(&view.join("objects-v1")), None);
     assert_eq!(ask(&site.view().join("store")), None);
     let forged = site.file("store-of-mine", b"x");
@@ -194,8 +194,8 @@ fn a_claim_without_a_domain_or_an_object_is_refused() {
     raw.send(&claim(missing));
     refused(&mut raw, IngestReason::NO_OBJECT);
     let store = Store::open(site.store()).unwrap();
-    let held = store.publish(b"here", Access::ReadOnly).unwrap();
-    raw.send(&claim(held.object));
+    let mapped = store.publish(b"here", Access::ReadOnly).unwrap();
+    raw.send(&claim(mapped.object));
     assert_eq!(raw.answer(), Message::Recorded);
     assert_eq!(records(&site), 1);
 }

@@ -79,7 +79,7 @@ impl Ground {
         Some(place)
     }
 
-    /// A file of one tensor, told from others by its seed.
+    /// A file of one tensor, identified by its seed.
     pub fn model(&self, name: &str, len: usize, seed: u8) -> PathBuf {
         self.file(name, &safetensors(len, seed))
     }

@@ -262,7 +262,7 @@ impl Raw {
         Message::decode(header.kind, &payload).unwrap()
     }
 
-    /// The next message that says how it ended.
+    /// The next message with the outcome.
     pub fn answer(&mut self) -> Message {
         loop {
             match self.receive() {

@@ -24,7 +24,7 @@ fn attacker() {
     let root = std::env::var_os(ROOT).unwrap();
     let root = Path::new(&root);
     let null = File::open("/dev/null").unwrap();
-    let mut held = Vec::new();
+    let mut connections = Vec::new();
     for round in 0..10_000_u32 {
         let Ok(stream) = UnixStream::connect(root.join("daemon")) else {
             continue;
@@ -36,11 +36,11 @@ fn attacker() {
         if round % 7 == 0 {
             let _ = std::io::Write::write_all(&mut raw.0, &round.to_le_bytes().repeat(50));
         }
-        if held.len() < 12 {
-            held.push(raw);
+        if connections.len() < 12 {
+            connections.push(raw);
         }
     }
-    drop(held.split_off(6));
+    drop(connections.split_off(6));
     for _ in 0..300 {
         let mut raw = None;
         eventually("a connection", || {

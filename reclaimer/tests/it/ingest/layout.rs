@@ -69,10 +69,10 @@ fn one_client_at_a_time_has_the_turn_until_it_hangs_up() {
         let header = std::fs::File::open(site.view().join("store")).unwrap();
         daemon.take_turn(header, &key).unwrap()
     };
-    let held = turn(&key());
-    assert!(held.is_some() && turn(&key()).is_none());
+    let first = turn(&key());
+    assert!(first.is_some() && turn(&key()).is_none());
     assert!(turn(&LayoutKey::new("other", 1)).is_some());
-    drop(held);
+    drop(first);
     eventually("the turn is free", || turn(&key()).is_some());
 }
 
@@ -83,8 +83,8 @@ fn others_wait_for_the_client_that_builds_and_take_up_no_connection() {
     let derived = key().derived_key().unwrap().in_domain(TrustDomain::User(0));
     let header = || std::fs::File::open(site.view().join("store")).unwrap();
     let turn = || daemon.take_turn(header(), &derived).unwrap();
-    let held = turn();
-    assert!(held.is_some());
+    let first = turn();
+    assert!(first.is_some());
     // More than a user has connections.
     let asked: Vec<_> = std::thread::scope(|scope| {
         let waiting: Vec<_> = (0..24)
@@ -92,7 +92,7 @@ fn others_wait_for_the_client_that_builds_and_take_up_no_connection() {
             .collect();
         std::thread::sleep(Duration::from_millis(500));
         assert!(waiting.iter().all(|entry| !entry.is_finished()));
-        drop(held);
+        drop(first);
         waiting
             .into_iter()
             .map(|waiting| waiting.join().unwrap())

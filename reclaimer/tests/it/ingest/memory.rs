@@ -196,8 +196,8 @@ fn memory_that_can_change_or_is_none_is_refused_and_leaves_nothing() {
     if let Ok(huge) = memfd_create("huge", huge) {
         refused(huge, object, not_memory, "MFD_HUGETLB");
     }
-    let one = UnixStream::pair().unwrap().0;
-    refused(one.into(), object, IngestReason::NOT_A_FILE, "a socket");
+    let socket = UnixStream::pair().unwrap().0;
+    refused(socket.into(), object, IngestReason::NOT_A_FILE, "a socket");
     let memory = sealed(&bytes);
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&memory));
     let path_only = OpenOptions::new()
@@ -275,7 +275,7 @@ fn without_room_or_a_daemon_the_bytes_stay_private_and_the_reason_is_said() {
         return;
     };
     let first = site.agent();
-    let held = first.publish(
+    let private = first.publish(
         10 << 20,
         &reader(&tensor(10 * MIB, 1)),
         &LoadOptions::default(),
@@ -306,7 +306,7 @@ fn without_room_or_a_daemon_the_bytes_stay_private_and_the_reason_is_said() {
     };
     assert_eq!(cause, PrivateCause::ReadOnly, "{reason}");
     assert!(reason.contains("no daemon"), "{reason}");
-    drop(held);
+    drop(private);
     assert_eq!(site.objects(), 1);
 }
 

@@ -109,7 +109,7 @@ fn images_with_equal_times_that_are_passed_in_turn_are_two_files() {
         return skip("there are no loop devices here");
     };
     let detach = || run("losetup", &["--detach", &device]);
-    let mut found = Vec::new();
+    let mut models = Vec::new();
     for (seed, image) in &images {
         detach().unwrap();
         run("losetup", &[&device, image]).unwrap();
@@ -119,7 +119,7 @@ fn images_with_equal_times_that_are_passed_in_turn_are_two_files() {
         }
         let path = std::path::Path::new(place).join("m.safetensors");
         let model = site.agent().load(&path);
-        found.push(FileIdentity::of(&path.metadata().unwrap()));
+        models.push(FileIdentity::of(&path.metadata().unwrap()));
         // The daemon closes a client's file aside, a moment after its answer.
         eventually("the image is let go of", || {
             run("umount", &[place]).is_some()
@@ -129,7 +129,7 @@ fn images_with_equal_times_that_are_passed_in_turn_are_two_files() {
     }
     detach().unwrap();
     // Else nothing was tested.
-    assert_eq!(found[0], found[1]);
+    assert_eq!(models[0], models[1]);
     let identities = Store::open(site.store()).unwrap().identities();
     assert_eq!(identities.unwrap().len(), 0);
 }

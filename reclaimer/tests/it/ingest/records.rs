@@ -110,7 +110,7 @@ fn records_stay_within_their_limits_and_room_is_found_again() {
         .collect();
     // Identities are bound of files that are old enough.
     settle(&copies[copies.len() - 1]);
-    let held = shared(&agent, &base);
+    let base_model = shared(&agent, &base);
     for path in manifests {
         let model = load(&path);
         assert_eq!(
@@ -159,5 +159,5 @@ fn records_stay_within_their_limits_and_room_is_found_again() {
     assert!(daemon.metric("tetris_records_removed_total") >= 142.0 - LIMITS.files as f64);
     let bytes = daemon.metric("tetris_store_record_bytes");
     assert!(bytes <= LIMITS.bytes as f64, "{bytes}");
-    drop(held);
+    drop(base_model);
 }

@@ -28,7 +28,7 @@ fn a_read_only_client_has_nothing_private_and_the_next_one_asks_nobody() {
     assert_eq!(model.tensor("w").unwrap().bytes(), tensor(9 * MIB, 3));
     assert_eq!(agent.counters().brokered_files, 1);
     assert_eq!(site.broker.counts().bytes_read, 9 * MIB as u64);
-    // The daemon keeps nothing once it was told that the file is attached.
+    // The daemon keeps nothing once it knows that the file is attached.
     eventually("the flight ends", || site.broker.active_files() == 0);
 
     let again = site.agent().load(&path).unwrap();
@@ -151,7 +151,7 @@ fn without_room_the_load_is_private_and_says_why() {
     let Some(site) = Site::new(16, IngestOptions::default(), no_room()) else {
         return;
     };
-    let held = site
+    let loaded = site
         .agent()
         .load(site.model("old.safetensors", 10 * MIB, 1))
         .unwrap();
@@ -169,7 +169,7 @@ fn without_room_the_load_is_private_and_says_why() {
         "{cause:?}"
     );
     assert_eq!(agent.counters().private_loads, 1);
-    assert_eq!(held.tensor("w").unwrap().bytes(), tensor(10 * MIB, 1));
+    assert_eq!(loaded.tensor("w").unwrap().bytes(), tensor(10 * MIB, 1));
     assert!(site.is_sound());
 }
 

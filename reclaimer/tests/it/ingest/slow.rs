@@ -25,7 +25,7 @@ use crate::ingest::harness::{Raw, Site, descriptors, eventually, no_room, open};
 const MIB: usize = 1 << 20;
 
 /// While this lives, every reader of the file waits: the kernel asks for permission, and no one
-/// answers. As with a file system that does not answer, but for the fact that the kernel says it is
+/// answers. As with a file system that does not answer, but for the fact that the kernel reports it as
 /// a local one.
 pub struct Stuck {
     asks: Fanotify,
@@ -142,7 +142,7 @@ impl Drop for Slow {
     }
 }
 
-/// It never stands still, so nothing but its speed tells it from a file that is read well.
+/// It never stands still, so nothing but its speed distinguishes it from a file that is read well.
 #[test]
 fn a_file_that_gives_a_few_bytes_whenever_it_would_be_given_up_loses_its_turn() {
     let options = IngestOptions {

@@ -88,7 +88,7 @@ async fn events_that_change_no_declaration_publish_nothing() {
         json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "900"}});
     watch.event("BOOKMARK", &bookmark);
     drop(watch);
-    // The next request says that all events were read.
+    // The next request shows that all events were read.
     let call = watched.server.next_watch().await;
     assert_eq!(call.parameter("resourceVersion").as_deref(), Some("900"));
     assert_eq!(watched.unchanged(), ("current", pods([("a", "bert")])));

@@ -103,11 +103,17 @@ fn not_found() -> Value {
 #[tokio::test]
 async fn the_namespace_is_asked_for_before_the_pod_and_the_pod_has_to_be_the_one() {
     let blue = (NAMESPACE, 200, metadata(BLUE));
-    let found = of_pod(&[blue.clone(), (POD, 200, pod_object("1a2b"))]).await;
-    assert_eq!(found, Ok(in_blue(true)));
+    let pod_facts = of_pod(&[blue.clone(), (POD, 200, pod_object("1a2b"))]).await;
+    assert_eq!(pod_facts, Ok(in_blue(true)));
     let error = of_pod(&[blue.clone(), (POD, 200, pod_object("3c4d"))]).await;
-    let found = "3c4d".to_owned();
-    assert_eq!(error, Err(NamespaceError::OtherPod { pod: pod(), found }));
+    let uid = "3c4d".to_owned();
+    assert_eq!(
+        error,
+        Err(NamespaceError::OtherPod {
+            pod: pod(),
+            found: uid
+        })
+    );
     let error = of_pod(&[blue, (POD, 404, not_found())]).await.unwrap_err();
     assert!(
         error.to_string().contains("no pod `blue/server-0`"),
@@ -119,8 +125,8 @@ async fn the_namespace_is_asked_for_before_the_pod_and_the_pod_has_to_be_the_one
 async fn a_static_pod_is_known_by_what_stands_for_it() {
     let mut mirror = pod_object("3c4d");
     mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "1a2b"});
-    let found = of_pod(&[(NAMESPACE, 200, metadata(BLUE)), (POD, 200, mirror)]).await;
-    assert_eq!(found, Ok(in_blue(true)));
+    let pod_facts = of_pod(&[(NAMESPACE, 200, metadata(BLUE)), (POD, 200, mirror)]).await;
+    assert_eq!(pod_facts, Ok(in_blue(true)));
 }
 
 #[tokio::test]
@@ -132,8 +138,8 @@ async fn a_pod_has_the_users_of_its_node_unless_it_says_otherwise() {
     ] {
         let mut pod = pod_object("1a2b");
         pod["spec"]["hostUsers"] = said;
-        let found = of_pod(&[(NAMESPACE, 200, metadata(BLUE)), (POD, 200, pod)]).await;
-        assert_eq!(found, Ok(in_blue(host_users)));
+        let pod_facts = of_pod(&[(NAMESPACE, 200, metadata(BLUE)), (POD, 200, pod)]).await;
+        assert_eq!(pod_facts, Ok(in_blue(host_users)));
     }
 }
 
@@ -226,7 +232,7 @@ impl Watched {
         self.body(200, list.to_string()).await;
     }
 
-    /// A watch that tells these, and ends.
+    /// A watch that sends these, and ends.
     async fn events(&mut self, events: &[(&str, &str)]) {
         let lines = events
             .iter()
@@ -289,9 +295,9 @@ async fn namespaces_stay_while_the_server_is_away_for_an_hour_and_are_right_soon
         api.set_down(true);
         // The first part of it is the time in which a silent watch is noticed.
         sleep(Duration::from_mins(15)).await;
-        let held = heap::held();
+        let heap_before = heap::held();
         sleep(Duration::from_mins(45)).await;
-        let (attempts, grown) = (faults.load(Ordering::Relaxed), heap::held() - held);
+        let (attempts, grown) = (faults.load(Ordering::Relaxed), heap::held() - heap_before);
         assert!((60..=400).contains(&attempts), "{attempts} attempts");
         assert!(
             grown <= 16 << 10,

@@ -1,4 +1,4 @@
-//! An API server, played by the test: it takes each request and says what the answer is.
+//! An API server, played by the test: it takes each request and chooses the answer.
 
 use axum::body::{Body, Bytes};
 use futures::{StreamExt, channel::mpsc, stream};
@@ -72,7 +72,7 @@ impl Call {
         self.page(pods, "");
     }
 
-    /// A page of it; an empty token says that it is the last.
+    /// A page of it; an empty token means that it is the last.
     pub fn page(self, pods: &[Value], token: &str) {
         let list = json!({
             "apiVersion": "v1",

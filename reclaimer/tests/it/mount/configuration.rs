@@ -128,7 +128,7 @@ fn everything_can_be_said() {
 
 #[test]
 fn errors_name_the_field_what_is_expected_and_what_was_found() {
-    let own = |path: &str| format!("{MOUNT}[csi.per_namespace]\npath = \"{path}\"\n");
+    let with_path = |path: &str| format!("{MOUNT}[csi.per_namespace]\npath = \"{path}\"\n");
     for (tables, expected) in [
         (
             "[mount]\npath = \"run\"\nsize_bytes = 1073741824".to_owned(),
@@ -166,24 +166,27 @@ fn errors_name_the_field_what_is_expected_and_what_was_found() {
         (format!("{MOUNT}size = 1"), "unknown field `size`"),
         ("[csi]\ndrivre = \"a\"".to_owned(), "unknown field `drivre`"),
         (
-            own("/run/tetris/a"),
+            with_path("/run/tetris/a"),
             "`csi.per_namespace.path`: expected an absolute path with `{namespace}` once",
         ),
-        (own("/run/{namespace}/a"), "in its last part"),
+        (with_path("/run/{namespace}/a"), "in its last part"),
         (
-            own("/run/other/{namespace}"),
+            with_path("/run/other/{namespace}"),
             "expected a directory directly in `/run/tetris`, found /run/other/{namespace}",
         ),
         (
-            format!("{}name = \"a\"", own("/run/tetris/{namespace}")),
+            format!("{}name = \"a\"", with_path("/run/tetris/{namespace}")),
             "`csi.per_namespace.name`",
         ),
         (
-            format!("{}namespaces = [\"a/b\"]", own("/run/tetris/{namespace}")),
+            format!(
+                "{}namespaces = [\"a/b\"]",
+                with_path("/run/tetris/{namespace}")
+            ),
             "`csi.per_namespace.namespaces[0]`",
         ),
         (
-            format!("{}limit = 0", own("/run/tetris/{namespace}")),
+            format!("{}limit = 0", with_path("/run/tetris/{namespace}")),
             "`csi.per_namespace.limit`: expected 1 to 4096",
         ),
     ] {
@@ -197,7 +200,7 @@ fn errors_name_the_field_what_is_expected_and_what_was_found() {
     .unwrap_err();
     assert!(error.contains("since there is a table `csi`"), "{error}");
     let alone = REST.replace("enabled = true", "enabled = false");
-    let error = checked(&format!("{alone}{}", own("/run/tetris/{namespace}"))).unwrap_err();
+    let error = checked(&format!("{alone}{}", with_path("/run/tetris/{namespace}"))).unwrap_err();
     let expected = "`csi.per_namespace`: expected `kubernetes.enabled = true`";
     assert!(error.contains(expected), "{error}");
 }

@@ -52,8 +52,8 @@ fn nothing_there_is_mounted_and_what_is_there_is_adopted() {
     );
     let empty = ObservedPath::Directory { empty: true };
     assert_eq!(action(&empty, &config()), Ok(Action::Create));
-    let found = mounted(AS_CONFIGURED, room());
-    let decision = decide(&found, &config(), false).unwrap();
+    let adopted = mounted(AS_CONFIGURED, room());
+    let decision = decide(&adopted, &config(), false).unwrap();
     assert_eq!(decision.action, Action::Adopt);
     assert_eq!(decision.notes, []);
 }
@@ -62,21 +62,21 @@ fn nothing_there_is_mounted_and_what_is_there_is_adopted() {
 fn a_size_is_rounded_up_to_pages_before_it_is_compared() {
     let mut odd = config();
     odd.size_bytes = 64 * MIB - 4095;
-    let found = mounted(AS_CONFIGURED, room());
-    assert_eq!(action(&found, &odd), Ok(Action::Adopt));
+    let adopted = mounted(AS_CONFIGURED, room());
+    assert_eq!(action(&adopted, &odd), Ok(Action::Adopt));
     odd.size_bytes = 64 * MIB + 1;
     let changes = Changes {
         size_bytes: Some(64 * MIB + 4096),
         ..Changes::default()
     };
-    assert_eq!(action(&found, &odd), Ok(Action::Remount(changes)));
+    assert_eq!(action(&adopted, &odd), Ok(Action::Remount(changes)));
     odd.size_bytes = u64::MAX;
-    assert!(matches!(action(&found, &odd), Ok(Action::Remount(_))));
+    assert!(matches!(action(&adopted, &odd), Ok(Action::Remount(_))));
 }
 
 #[test]
 fn it_grows_and_shrinks_down_to_what_is_used_and_no_further() {
-    let found = mounted(AS_CONFIGURED, room());
+    let adopted = mounted(AS_CONFIGURED, room());
     let mut wanted = config();
     wanted.size_bytes = 10 * MIB;
     wanted.inodes = 100;
@@ -85,14 +85,14 @@ fn it_grows_and_shrinks_down_to_what_is_used_and_no_further() {
         inodes: Some(100),
         huge: None,
     };
-    assert_eq!(action(&found, &wanted), Ok(Action::Remount(changes)));
+    assert_eq!(action(&adopted, &wanted), Ok(Action::Remount(changes)));
     wanted.size_bytes -= 4096;
-    let error = action(&found, &wanted).unwrap_err().to_string();
+    let error = action(&adopted, &wanted).unwrap_err().to_string();
     let expected = "10485760 bytes are in use, so it cannot shrink from 67108864 to 10481664; free some, or set at least 10485760";
     assert_eq!(error, expected);
     wanted = config();
     wanted.inodes = 99;
-    let error = action(&found, &wanted).unwrap_err();
+    let error = action(&adopted, &wanted).unwrap_err();
     assert!(
         matches!(error, Refusal::TooFull { unit: "inodes", .. }),
         "{error}"
@@ -106,11 +106,11 @@ fn huge_pages_change_in_place() {
         huge: Some(HugePages::WithinSize),
         ..Changes::default()
     };
-    let found = mounted(&never, room());
-    assert_eq!(action(&found, &config()), Ok(Action::Remount(changes)));
+    let adopted = mounted(&never, room());
+    assert_eq!(action(&adopted, &config()), Ok(Action::Remount(changes)));
     let mut wanted = config();
     wanted.huge = HugePages::Never;
-    assert_eq!(action(&found, &wanted), Ok(Action::Adopt));
+    assert_eq!(action(&adopted, &wanted), Ok(Action::Adopt));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn it_is_created_with_its_directories_and_options() {
     }
     assert!(entry.shared, "{entry:?}");
     expect_options(&ensured, &[("noswap", ""), ("huge", "within_size")]);
-    // This machine's kernel is known to every option, or says which one it is not.
+    // This machine's kernel is known to every option, or names the one it does not know.
     for note in &ensured.notes {
         assert!(
             note.what.starts_with("left out, since this kernel"),

@@ -38,7 +38,7 @@ impl Fixture {
         Store::create(self.path(name), &CreateOptions::default()).unwrap()
     }
 
-    /// A model file of one tensor of 100,000 bytes, told from others by `seed`.
+    /// A model file of one tensor of 100,000 bytes, identified by `seed`.
     pub fn model_file(&self, name: &str, seed: u8) -> PathBuf {
         let path = self.path(&format!("{name}.safetensors"));
         let header = br#"{"w":{"dtype":"U8","shape":[100000],"data_offsets":[0,100000]}}"#;

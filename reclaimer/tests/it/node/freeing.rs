@@ -85,10 +85,10 @@ fn over_the_high_watermark_all_that_may_go_goes_on_the_way_to_the_low_one() {
         file.policy.low_watermark_percent = 0;
     });
     let mut reclaimer = Reclaimer::new(config, false, now_ms());
-    let held = fixture.load("a", "held", 1);
+    let used = fixture.load("a", "held", 1);
     drop(fixture.load("a", "idle", 2));
     assert!(reclaimer.over_watermark());
-    // Within the keep-alive window nothing goes, and the pass says so.
+    // Within the keep-alive window nothing goes, and the pass reports it.
     let passed = pass(&mut reclaimer, now_ms());
     assert!(passed.report.stores[0].freed.is_empty());
     let missed = &passed.status.shortfalls[0];
@@ -98,7 +98,7 @@ fn over_the_high_watermark_all_that_may_go_goes_on_the_way_to_the_low_one() {
     let passed = pass(&mut reclaimer, in_two_minutes());
     assert_eq!(passed.report.stores[0].freed[&Reason::Cost].objects, 1);
     assert_eq!(store.objects().unwrap().objects.len(), 1);
-    drop(held);
+    drop(used);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn what_models_share_goes_when_the_last_of_them_does() {
     let mut reclaimer = Reclaimer::new(config, false, now_ms());
     // Two files with one content have one manifest; a copy of the object is published under another
     // model.
-    let one = fixture.load("a", "one", 7);
+    let first = fixture.load("a", "one", 7);
     let two = fixture.load("a", "two", 7);
     assert_eq!(store.objects().unwrap().objects.len(), 1);
     let passed = pass(&mut reclaimer, in_two_minutes());
@@ -127,7 +127,7 @@ fn what_models_share_goes_when_the_last_of_them_does() {
     assert_eq!(counted.holders, 2);
     assert_eq!(counted.saved_bytes, 102_400);
     assert!((counted.sharing_factor - 2.0).abs() < 1e-9);
-    drop(one);
+    drop(first);
     let passed = pass(&mut reclaimer, in_two_minutes() + HOUR_MS);
     assert_eq!(store_status(passed.status, 1).holders, 1);
     drop(two);

@@ -71,7 +71,7 @@ fn room_is_made_of_what_only_the_daemon_keeps() {
     let keeper = Keeper::default();
     let mut reclaimer = reclaimer(&fixture, Some(keeper.clone()), false);
     keeper.keep(fixture.load("a", "one", 1));
-    let held = fixture.load("a", "two", 2);
+    let used = fixture.load("a", "two", 2);
     let passed = reclaimer.pass(Trigger::Request, &[need(100_000)], now_ms());
     assert_eq!(passed.rooms[0].refused, None);
     assert_eq!(a.objects().unwrap().objects.len(), 1);
@@ -81,7 +81,7 @@ fn room_is_made_of_what_only_the_daemon_keeps() {
     let passed = reclaimer.pass(Trigger::Request, &[need(200_000)], now_ms());
     assert_eq!(passed.rooms[0].refused, Some(RoomRefusal::Limit));
     assert_eq!(keeper.asked(), 2);
-    drop(held);
+    drop(used);
 }
 
 #[test]

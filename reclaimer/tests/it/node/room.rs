@@ -29,7 +29,7 @@ fn a_waiting_load_gets_room_at_once_however_young_the_rest_is() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
     let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), false, now_ms());
-    let held = fixture.load("a", "held", 1);
+    let used = fixture.load("a", "held", 1);
     for seed in 2..8 {
         drop(fixture.load("a", &format!("idle{seed}"), seed));
     }
@@ -38,7 +38,7 @@ fn a_waiting_load_gets_room_at_once_however_young_the_rest_is() {
     let freed = passed.report.stores[0].freed[&Reason::Pressure];
     assert!(freed.objects >= 1);
     assert!(passed.rooms[0].freed_bytes >= 102_400);
-    drop(held);
+    drop(used);
 }
 
 #[test]
@@ -46,14 +46,14 @@ fn a_load_that_asks_for_more_than_may_go_is_told_what_is_missing() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
     let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), false, now_ms());
-    let held = fixture.load("a", "held", 1);
+    let used = fixture.load("a", "held", 1);
     let usage = store.usage().unwrap();
     let passed = reclaimer.pass(Trigger::Request, &[need("a", usage.capacity * 2)], now_ms());
     assert_eq!(passed.rooms[0].refused, Some(RoomRefusal::TooLarge));
     assert!(passed.rooms[0].missing_bytes >= usage.capacity);
     assert_eq!(passed.status.shortfalls[0].goal, "requests");
     assert_eq!(store.objects().unwrap().objects.len(), 1);
-    drop(held);
+    drop(used);
 }
 
 #[test]

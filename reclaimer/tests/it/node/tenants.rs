@@ -136,7 +136,7 @@ fn the_status_has_the_objects_that_are_there_and_keeps_one_list_while_nothing_ch
         file.policy.store.limit_bytes = Some(1 << 20);
     });
     let mut reclaimer = Reclaimer::new(config, false, now_ms());
-    let held = fixture.load("a", "one", 1);
+    let used = fixture.load("a", "one", 1);
     drop(fixture.load("a", "two", 2));
     let ids = |store: &Store| -> BTreeSet<_> {
         let objects = store.objects().unwrap().objects;
@@ -169,5 +169,5 @@ fn the_status_has_the_objects_that_are_there_and_keeps_one_list_while_nothing_ch
         .remove(0);
     assert_eq!(freed.objects.len(), 1);
     assert_eq!(told_ids(&freed), ids(&store));
-    drop(held);
+    drop(used);
 }

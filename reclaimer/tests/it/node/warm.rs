@@ -46,13 +46,13 @@ fn a_declared_model_stays_through_expiry_and_pressure() {
         let agent = tetris_agent::Agent::open_store(fixture.path("a")).unwrap();
         let model = agent.load(fixture.path("bert.safetensors")).unwrap();
         let manifests = store.manifests().unwrap();
-        let held = tetris_store_layout::Holders::read().unwrap();
+        let holders = tetris_store_layout::Holders::read().unwrap();
         let object = store
             .objects()
             .unwrap()
             .objects
             .into_iter()
-            .find(|o| held.of(o) > 0);
+            .find(|o| holders.of(o) > 0);
         let object = object.unwrap().object;
         drop(model);
         let with = manifests.iter().find(|record| {

@@ -1,4 +1,4 @@
-//! The broker: a process without privileges that looks after stores of its own user.
+//! The broker: a process without privileges that looks after stores of its user.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -109,15 +109,15 @@ fn the_broker_publishes_and_frees_models_of_pods_without_a_privilege() {
     // While nothing is known of the cluster, the broker spares models that were used lately.
     let nothing = json!({"freshness": {"state": "current"}, "pods": []});
     assert_eq!(broker.ask("PUT", "/declarations", &nothing).0, 204);
-    // No one tells the broker of the store.
+    // The broker learns of the store by itself.
     let store = node.make_store(&format!("blue.{UID}"));
     let named = format!("blue.{UID}");
     broker.status("the store", |status| store_of(status)["name"] == named);
     let view = node.view(&store);
     let model = node.model(MODEL_BYTES);
     load_as_a_pod(&view, &model, || {
-        let held = |status: &Value| bytes_of(status, "held") >= MODEL_BYTES as u64;
-        broker.status("the model is held", held);
+        let holds_model = |status: &Value| bytes_of(status, "held") >= MODEL_BYTES as u64;
+        broker.status("the model is held", holds_model);
     });
     broker.status("the model is freed", |status| {
         ["held", "warm", "idle"]
@@ -164,8 +164,8 @@ fn the_broker_waits_for_the_tmpfs_and_says_so() {
     assert_eq!(status["processes"][0]["sandbox"]["uid"], BROKER);
     assert_eq!(status["processes"][1]["version"], "9");
     let equal = |series: &str, value: f64| {
-        let found = broker.metric(series);
-        assert!((found - value).abs() < 1e-9, "{series} {found}");
+        let metric = broker.metric(series);
+        assert!((metric - value).abs() < 1e-9, "{series} {metric}");
     };
     equal("tetris_errors_total{store=\"\",class=\"csi\"}", 3.0);
     equal("tetris_process_up{process=\"volumes\"}", 1.0);

@@ -92,12 +92,12 @@ fn pass(to: &UnixStream, bytes: &[u8], fds: &[RawFd]) {
 /// A connection that passes descriptors in one of the ways in which a server can come to close
 /// them.
 fn attack(socket: &Path, sink: &mut Sink, way: usize) -> Option<UnixStream> {
-    let own = sink.lingering();
+    let lingering_socket = sink.lingering();
     let to = UnixStream::connect(socket).unwrap();
     // Where the server is faster the last close is ours.
     let stays = sink.closer.attend(|| {
-        let stays = send(&to, own.as_raw_fd(), way);
-        drop(own);
+        let stays = send(&to, lingering_socket.as_raw_fd(), way);
+        drop(lingering_socket);
         stays
     });
     stays.then_some(to)
@@ -164,7 +164,7 @@ fn probe(runtime: &Runtime, socket: PathBuf) -> Duration {
 
 fn greet(socket: &Path) -> Duration {
     let begun = Instant::now();
-    // Pods may not have room made, and are told so.
+    // Pods may not have room made, and are refused with the reason.
     let outcome = DaemonClient::new(socket, PATIENCE).make_room(1, 0);
     assert!(
         matches!(outcome, Err(DaemonError::RoomRefused(_))),

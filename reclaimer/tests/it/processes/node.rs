@@ -21,7 +21,7 @@ use tetris_test_support::settled::settle;
 
 pub const MIB: u64 = 1 << 20;
 
-/// Memory limit of the broker's container, which all processes are told.
+/// Memory limit of the broker's container, which all processes know.
 const LIMIT: (&str, &str) = ("TETRIS_MEMORY_LIMIT", "128MiB");
 
 pub struct Node {
@@ -144,7 +144,7 @@ impl Node {
         self.processes.address("cluster", "probes")
     }
 
-    /// Waits until `/readyz` says this.
+    /// Waits until `/readyz` answers this.
     pub fn answers_readyz(&mut self, expected: &str) {
         let probes = self.probes();
         let deadline = Instant::now() + PATIENCE;

@@ -63,7 +63,7 @@ fn give(path: &Path) {
     }
 }
 
-/// Adds the store `b` and has the broker read its configuration. Returns what the status says of the store.
+/// Adds the store `b` and has the broker read its configuration. Returns the status of the store.
 fn reload_with(node: &Node, broker: &Broker, elsewhere: &TempDir) -> Value {
     let config = node.path("node.toml");
     let mut text = std::fs::read_to_string(&config).unwrap();
@@ -101,8 +101,8 @@ fn every_thread_of_the_broker_is_filtered_and_without_capabilities() {
             "NoNewPrivs:\t1",
             "Seccomp:\t2",
         ] {
-            let found = status.lines().any(|line| line == expected);
-            assert!(found, "{expected}: {status}");
+            let has_line = status.lines().any(|line| line == expected);
+            assert!(has_line, "{expected}: {status}");
         }
     }
     let sandbox = sandbox(&broker);

@@ -144,24 +144,24 @@ fn a_namespace_that_holds_all_it_can_leaves_others_their_guarantees() {
     let Some(node) = node("") else { return };
     let hostile = Pod::start(&node, "blue");
     let (victim, _kept) = arrive(&node, "red", 2 * MIB);
-    let mut held = Vec::new();
+    let mut models = Vec::new();
     // Every model stays mapped. The last one is larger than all that can be left.
     for number in 0..30 {
-        held.push(hostile.load(number, 3 * MIB));
+        models.push(hostile.load(number, 3 * MIB));
     }
-    let brokered = held.iter().filter(|model| is_brokered(model)).count() as u64;
+    let brokered = models.iter().filter(|model| is_brokered(model)).count() as u64;
     assert!(brokered >= 5, "{brokered}: {}", node.processes.logs());
-    require_refusal(held.last().unwrap());
+    require_refusal(models.last().unwrap());
     let (bytes, _) = stored(&node, "blue");
     assert!(bytes <= 64 * MIB * 60 / 100, "{bytes}");
     // Its files that say they are long get no room either, however little of them there is.
     let sparse = hostile.sparse(1, 30 * MIB);
     require_refusal(&sparse);
     let (_arrived, first) = arrive(&node, "green", GUARANTEED - 512 * 1024);
-    // The one that was there gets the rest of its own.
+    // The one that was there gets the rest of its share.
     let second = victim.load(2, GUARANTEED - 2 * MIB - 512 * 1024);
     assert!(is_brokered(&second), "{:?}", second.report());
-    drop((first, held));
+    drop((first, models));
     assert!(
         !node.processes.logs().contains(" ERROR "),
         "{}",
@@ -196,15 +196,15 @@ fn a_flood_of_tiny_files_takes_the_inodes_of_no_other() {
     };
     let hostile = Pod::start(&node, "blue");
     let (victim, _held) = arrive(&node, "red", 64 * 1024);
-    let mut held = Vec::new();
+    let mut models = Vec::new();
     loop {
-        held.push(hostile.load(held.len() as u64, 4096));
-        if !is_brokered(held.last().unwrap()) {
+        models.push(hostile.load(models.len() as u64, 4096));
+        if !is_brokered(models.last().unwrap()) {
             break;
         }
-        assert!(held.len() < 400, "it has no end");
+        assert!(models.len() < 400, "it has no end");
     }
-    require_refusal(held.last().unwrap());
+    require_refusal(models.last().unwrap());
     let (_, files) = stored(&node, "blue");
     assert!(files > 100 && files < 640 * 60 / 100, "{files}");
     // It stays so: no one else is hurt by the next attempts.
@@ -215,7 +215,7 @@ fn a_flood_of_tiny_files_takes_the_inodes_of_no_other() {
     let model = victim.load(2, 64 * 1024);
     assert!(is_brokered(&model), "{:?}", model.report());
     // Once they are not mapped, its own old files go for its new ones.
-    drop(held);
+    drop(models);
     let model = hostile.load(2000, 4096);
     assert!(is_brokered(&model), "{:?}", model.report());
     node.processes.stop_all();

@@ -23,8 +23,8 @@ use crate::processes::node::{MIB, Node};
 use crate::running::BROKER_USER;
 
 fn size_of(path: &Path) -> u64 {
-    let found = nix::sys::statvfs::statvfs(path).unwrap();
-    found.blocks() * found.fragment_size()
+    let stat = nix::sys::statvfs::statvfs(path).unwrap();
+    stat.blocks() * stat.fragment_size()
 }
 
 /// Longest wait of a volume's publication for the daemon's socket.
@@ -146,8 +146,8 @@ fn with_its_namespace_a_store_goes_and_its_sockets_and_series_and_a_pod_keeps_wh
     let file = node.model_file();
     let model = Agent::open_store(&target).unwrap().load(&file).unwrap();
     let weights = model.tensor("w").unwrap().bytes().to_vec();
-    let own = node.store("blue");
-    let name = own.file_name().unwrap().to_str().unwrap().to_owned();
+    let directory = node.store("blue");
+    let name = directory.file_name().unwrap().to_str().unwrap().to_owned();
     for (path, text) in [
         ("/metrics", format!("store=\"{name}\"")),
         ("/status", format!("\"name\":\"{name}\"")),
@@ -162,13 +162,13 @@ fn with_its_namespace_a_store_goes_and_its_sockets_and_series_and_a_pod_keeps_wh
     node.api.make("red");
     let other = node.host.target("other");
     node.publish(&other, "red").unwrap();
-    assert!(own.exists() && model.tensor("w").unwrap().bytes() == weights);
+    assert!(directory.exists() && model.tensor("w").unwrap().bytes() == weights);
     drop(model);
     node.unpublish(&other);
     // What a list that lagged did not say is asked for again after a minute, or a volume's end.
     let again = node.host.target("again");
     let mut rounds = 0;
-    while own.exists() {
+    while directory.exists() {
         rounds += 1;
         assert!(rounds < 600, "{}", node.processes.logs());
         node.publish(&again, "red").unwrap();
@@ -305,7 +305,7 @@ fn the_stores_owner_gets_no_file_but_a_socket_given_away() {
     node.serves();
     let pod = node.host.target("pod");
     node.publish(&pod, "blue").unwrap();
-    let own = node.store("blue");
+    let directory = node.store("blue");
     let elsewhere = node.host.kubelet().with_file_name("secret");
     fs::write(&elsewhere, "root's").unwrap();
     let foreign = node.host.kubelet().with_file_name("socket");
@@ -316,8 +316,8 @@ fn the_stores_owner_gets_no_file_but_a_socket_given_away() {
         std::os::unix::fs::lchown(path, user, user).unwrap();
         listener
     };
-    // Each in turn has the name of the daemon's socket; what is given tells that it was looked at.
-    let (daemon, gpu) = (own.join("daemon"), own.join("gpu"));
+    // Each in turn has the name of the daemon's socket; what is given shows that it was looked at.
+    let (daemon, gpu) = (directory.join("daemon"), directory.join("gpu"));
     let make: [(&str, &dyn Fn()); 5] = [
         ("a link to a file", &|| {
             symlink(&elsewhere, &daemon).unwrap();

@@ -116,7 +116,7 @@ impl Drop for Daemon {
     }
 }
 
-/// An answer that says yes.
+/// A positive answer.
 pub fn made(_: &RoomAsk) -> RoomAnswer {
     RoomAnswer::Made {
         free_bytes: 1 << 20,

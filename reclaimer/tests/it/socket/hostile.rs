@@ -109,7 +109,7 @@ fn connections_beyond_the_limit_are_closed_at_once_and_those_that_end_make_place
         ..Limits::default()
     };
     let daemon = Daemon::answering(dir.path(), limits, made);
-    let held: Vec<_> = (0..8).map(|_| Raw::greeted(dir.path())).collect();
+    let greeted: Vec<_> = (0..8).map(|_| Raw::greeted(dir.path())).collect();
     for _ in 0..1000 {
         assert!(Raw::connect(dir.path()).hung_up());
     }
@@ -118,7 +118,7 @@ fn connections_beyond_the_limit_are_closed_at_once_and_those_that_end_make_place
         daemon.faults.lock().unwrap().iter().filter(crowded).count(),
         1000
     );
-    drop(held);
+    drop(greeted);
     eventually("there is place again", || is_served(dir.path()));
 }
 
@@ -152,20 +152,20 @@ fn no_descriptor_is_left_of_any_client() {
     let null = std::fs::File::open("/dev/null").unwrap();
     // Some may be about to be closed still: what is left of 30 clients would be more.
     let baseline = descriptors();
-    let mut held = Vec::new();
+    let mut greeted = Vec::new();
     for _ in 0..30 {
         let mut raw = Raw::greeted(dir.path());
         pass(&raw, &ASK.encode(), &[null.as_raw_fd(); 50]);
         assert!(matches!(raw.receive(), Message::RoomMade { .. }));
         // These stay in a frame that never ends.
         pass(&raw, b"\x0c\0\0", &[null.as_raw_fd(); 50]);
-        held.push(raw);
+        greeted.push(raw);
     }
     // Both ends of each connection are here.
-    let most = baseline + 2 * held.len();
+    let most = baseline + 2 * greeted.len();
     // Other threads close them.
     eventually("their descriptors are closed", || descriptors() <= most);
-    drop(held);
+    drop(greeted);
     assert!(is_served(dir.path()));
     eventually("all are closed", || descriptors() <= baseline);
 }
@@ -178,12 +178,12 @@ const ROOT: &str = "TETRIS_TEST_STORE";
 fn stranger() {
     let root = std::env::var_os(ROOT).unwrap();
     let root = Path::new(&root);
-    let mut held: Vec<_> = (0..4).map(|_| Raw::greeted(root)).collect();
+    let mut greeted: Vec<_> = (0..4).map(|_| Raw::greeted(root)).collect();
     for _ in 0..100 {
         assert!(Raw::connect(root).hung_up());
     }
-    held[0].send(&ASK.encode());
-    let Message::RoomRefused(refusal) = held[0].receive() else {
+    greeted[0].send(&ASK.encode());
+    let Message::RoomRefused(refusal) = greeted[0].receive() else {
         panic!("no refusal");
     };
     assert_eq!(refusal.reason, RoomReason::NOT_ALLOWED);

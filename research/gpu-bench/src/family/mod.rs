@@ -39,10 +39,10 @@ impl<D: Backend> Measure<D> for Family {
         let heads = model_bytes / 4 * u64::from(HEADS);
         let context_bytes = if D::SIMULATED { 0 } else { CONTEXT_BYTES };
         let shared = context_bytes * u64::from(functions(settings) + 1) + model_bytes / 4;
-        let own = model_bytes + 2 * context_bytes;
+        let own_bytes = model_bytes + 2 * context_bytes;
         Needs {
             device_bytes: capacity_for(model_bytes, settings.chunk_bytes)
-                + shared.max(own).max(heads + 4 * context_bytes),
+                + shared.max(own_bytes).max(heads + 4 * context_bytes),
             host_bytes: model_bytes / 4,
             file_bytes: heads,
         }
@@ -60,7 +60,7 @@ impl<D: Backend> Measure<D> for Family {
         freed(&used, idle)?;
         let adapters = adapters(bench, &used, count)?;
         freed(&used, idle)?;
-        let own = extra(
+        let first_two = extra(
             bench,
             &used,
             None,
@@ -73,7 +73,7 @@ impl<D: Backend> Measure<D> for Family {
             &FamilyMemory {
                 context,
                 adapters,
-                own,
+                own: first_two,
                 heads,
                 head_bytes,
             },
@@ -171,9 +171,9 @@ fn adapters<D: Backend>(
         bench.settings.chunk_bytes,
     ))?;
     let job = |seed| adapted(bench, Base::Mirror(server.socket.clone()), seed);
-    let found = extra(bench, used, Some(&server), (0..count).map(job))?;
+    let adapters = extra(bench, used, Some(&server), (0..count).map(job))?;
     server.end()?;
-    Ok(found)
+    Ok(adapters)
 }
 
 /// Measures the device memory of a process without weights.
@@ -243,7 +243,7 @@ fn heads<D: Backend>(
         rank: 0,
         seed: 0,
     });
-    let found = extra(bench, used, Some(&server), jobs)?;
+    let heads = extra(bench, used, Some(&server), jobs)?;
     server.end()?;
-    Ok((found, head.object.len))
+    Ok((heads, head.object.len))
 }

@@ -1,4 +1,4 @@
-//! Loads of a safetensors file by libraries for PyTorch, each in a Python process of its own.
+//! Loads of a safetensors file by libraries for PyTorch, each in a separate Python process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

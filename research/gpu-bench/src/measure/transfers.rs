@@ -75,7 +75,7 @@ fn findings(bytes: u64, registrable: u64, first: First, rounds: &[Round]) -> Fin
     let pinned = series("pinned memory, plain copies", &|round| round.pinned_s);
     let direct = series("store, pages registered before", &|round| round.direct_s);
     let staged = series("store, through pinned buffers", &|round| round.staged_s);
-    let each = series("store, mapped for each load", &|round| round.mapping_s);
+    let findings_of = series("store, mapped for each load", &|round| round.mapping_s);
     let first_rates = vec![rate(first.copy_s)];
     findings.series("first load", Unit::BytesPerSecond, first_rates);
     findings.figure(
@@ -89,7 +89,7 @@ fn findings(bytes: u64, registrable: u64, first: First, rounds: &[Round]) -> Fin
         findings.judged(name, Unit::Ratio, part, bar);
     }
     for (name, rate) in [
-        ("a first load over pinned memory", each),
+        ("a first load over pinned memory", findings_of),
         ("pinned buffers over pinned memory", staged),
     ] {
         if let Some(part) = ratio(rate, pinned) {

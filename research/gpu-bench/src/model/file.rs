@@ -34,14 +34,14 @@ impl Header {
             reason,
         };
         let file = File::open(path).map_err(BenchError::io("open", path))?;
-        let found = file.metadata().map_err(BenchError::io("stat", path))?.len();
-        let header = header_bytes(&file, found).map_err(wrong)?;
+        let length = file.metadata().map_err(BenchError::io("stat", path))?.len();
+        let header = header_bytes(&file, length).map_err(wrong)?;
         let data_start = 8 + header.len() as u64;
         let metadata: Metadata =
             serde_json::from_slice(&header).map_err(|error| wrong(error.to_string()))?;
         let expected = data_start + metadata.data_len() as u64;
-        if found != expected {
-            return Err(wrong(format!("expected {expected} bytes, found {found}")));
+        if length != expected {
+            return Err(wrong(format!("expected {expected} bytes, found {length}")));
         }
         let tensors = tensors(&metadata);
         if tensors.is_empty() {

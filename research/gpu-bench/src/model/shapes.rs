@@ -69,10 +69,10 @@ mod tests {
     fn the_model_is_as_large_as_asked_for_and_not_much_larger() {
         for wanted in [2 << 20, 100 << 20, 1 << 30, 10 << 30, 15 << 30] {
             let shapes = shapes(wanted);
-            let found = bytes(&shapes) as f64 / wanted as f64;
-            assert!((1.0..3.0).contains(&found), "{wanted}: {found}");
+            let ratio = bytes(&shapes) as f64 / wanted as f64;
+            assert!((1.0..3.0).contains(&ratio), "{wanted}: {ratio}");
             if wanted >= 1 << 30 {
-                assert!(found < 1.03, "{wanted}: {found}");
+                assert!(ratio < 1.03, "{wanted}: {ratio}");
             }
             assert_eq!(shapes.len(), 3 + 9 * LAYERS);
         }

@@ -56,8 +56,8 @@ pub(crate) fn end_with(parent: u32) -> Result<bool, BenchError> {
         "the parent".as_ref(),
     ))?;
     // The parent may have ended before the call.
-    let found = getppid().map(|parent| parent.as_raw_nonzero().get().cast_unsigned());
-    Ok(found == Some(parent))
+    let ppid = getppid().map(|parent| parent.as_raw_nonzero().get().cast_unsigned());
+    Ok(ppid == Some(parent))
 }
 
 /// Sends an error as the result.

@@ -80,13 +80,13 @@ mod tests {
             tensor("F32", &[5, 2]),
             tensor("BF16", &[2, 3, 2]),
         ];
-        let found = matrices(&BenchModel {
+        let matrices_found = matrices(&BenchModel {
             tensors: tensors.to_vec(),
         });
-        let found: Vec<_> = found
+        let dimensions: Vec<_> = matrices_found
             .iter()
             .map(|matrix| (matrix.rows, matrix.columns, matrix.element))
             .collect();
-        assert_eq!(found, [(3, 4, Element::Bf16), (5, 2, Element::F32)]);
+        assert_eq!(dimensions, [(3, 4, Element::Bf16), (5, 2, Element::F32)]);
     }
 }

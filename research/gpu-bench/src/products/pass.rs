@@ -98,11 +98,11 @@ impl<D: Backend> Pass<D> {
                 columns: matrix.columns,
                 element: matrix.element,
             };
-            let found = self.space.read(output)?;
+            let output = self.space.read(output)?;
             for row in [0, matrix.rows - 1] {
                 let expected = rows.times(row, &input);
-                let found = found.get(row as usize).copied();
-                check(&matrix.name, row, expected, found)?;
+                let value = output.get(row as usize).copied();
+                check(&matrix.name, row, expected, value)?;
             }
         }
         Ok(())

@@ -129,10 +129,10 @@ mod tests {
             columns: 2,
             element: Element::F32,
         };
-        let found = rows.times(1, &input).unwrap();
-        assert!(is_about(found.value, -2.0));
-        assert!(found.allows(-2.0) && !found.allows(-2.001));
-        assert!(!found.allows(f32::NAN));
+        let row = rows.times(1, &input).unwrap();
+        assert!(is_about(row.value, -2.0));
+        assert!(row.allows(-2.0) && !row.allows(-2.001));
+        assert!(!row.allows(f32::NAN));
         assert!(rows.times(2, &input).is_none());
         let bf16s: Vec<u8> = f32s.chunks(4).flat_map(|four| four[2..].to_vec()).collect();
         let rows = Rows {

@@ -174,8 +174,8 @@ impl<'a, D: Backend> Function<'a, D> {
             let mut ready = |_| weights.wait(matrix);
             self.device
                 .multiply(&self.kernels, &mut stream, &products, &mut ready)?;
-            let found = self.space.read(&vectors.output)?;
-            adapted |= self.check(store, matrix, adapter.as_ref(), &found)?;
+            let output = self.space.read(&vectors.output)?;
+            adapted |= self.check(store, matrix, adapter.as_ref(), &output)?;
         }
         if adapted {
             return Ok(());
@@ -203,12 +203,12 @@ impl<'a, D: Backend> Function<'a, D> {
         };
         let mut differs = false;
         for (row, (base, added)) in rows.into_iter().zip(base.into_iter().zip(added)) {
-            let found = found.get(row as usize).copied();
+            let value = found.get(row as usize).copied();
             let expected = base.zip(added).map(|(base, added)| base.plus(added));
-            check(&matrix.name, row, expected, found)?;
+            check(&matrix.name, row, expected, value)?;
             differs |= base
-                .zip(found)
-                .is_some_and(|(base, found)| !base.allows(found));
+                .zip(value)
+                .is_some_and(|(base, value)| !base.allows(value));
         }
         Ok(differs)
     }

@@ -25,12 +25,12 @@ pub fn run<D: Backend>(
     parent: &mut Parent,
 ) -> Result<(), BenchError> {
     let device = Arc::new(D::open(device)?);
-    let held = match &job.model {
+    let attached = match &job.model {
         Some((socket, model)) => Some(attach(&device, socket, model)?.0),
         None => None,
     };
     parent.tell(&())?;
     while parent.wait() {}
-    drop(held);
+    drop(attached);
     Ok(())
 }

@@ -130,12 +130,12 @@ impl<D: Backend> Consumer<'_, D> {
         };
         let start = Instant::now();
         let client = Client::connect(&self.job.socket, D::KIND, LONG)?;
-        let held = client.acquire(Arc::clone(&self.device), &wanted, &mut |_| {})?;
+        let acquired = client.acquire(Arc::clone(&self.device), &wanted, &mut |_| {})?;
         if wait == Wait::ForAll {
-            held.wait_all(LONG)?;
+            acquired.wait_all(LONG)?;
         }
         let waited = start.elapsed();
-        let weights = Weights::Shared(held);
+        let weights = Weights::Shared(acquired);
         self.pass.first(&weights)?;
         let first = start.elapsed();
         self.pass.rest(&weights)?;

@@ -48,17 +48,17 @@ pub fn attach<D: Backend>(
     let start = Instant::now();
     let client = Client::connect(socket, D::KIND, LONG)?;
     let connected = start.elapsed();
-    let held = client.acquire(Arc::clone(device), &wanted, &mut |_| {})?;
+    let acquired = client.acquire(Arc::clone(device), &wanted, &mut |_| {})?;
     let mapped = start.elapsed();
-    held.wait_all(LONG)?;
+    acquired.wait_all(LONG)?;
     let arrived = start.elapsed();
     let turn = Turn {
         connected_s: connected.as_secs_f64(),
         mapped_s: mapped.as_secs_f64(),
         arrived_s: arrived.as_secs_f64(),
-        mapped_bytes: held.mapped_bytes(),
+        mapped_bytes: acquired.mapped_bytes(),
     };
-    Ok((held, turn))
+    Ok((acquired, turn))
 }
 
 /// Takes turns until the parent ends this process.

@@ -167,8 +167,8 @@ fn figure_18(
     rounds: usize,
     report: &mut TidalReport,
 ) -> Result<(), BenchError> {
-    let each = model.bytes / model.devices as f64;
-    let models = Models::new(directory, scaled(each))?;
+    let bytes_per_device = model.bytes / model.devices as f64;
+    let models = Models::new(directory, scaled(bytes_per_device))?;
     let bench = Bench::new(&models, model.devices, paper::A100_BYTES_PER_SEC, rounds)?;
     let invocation = Invocation::overlapped(model.ttft_ms);
     let sequential = Invocation {
@@ -219,10 +219,10 @@ fn figure_20(models: &Models, rounds: usize, report: &mut TidalReport) -> Result
         order: (1..count).chain([0]).collect(),
         ..traced.clone()
     };
-    let own = bench.ttft_ms(&traced, false)?;
+    let traced_ttft = bench.ttft_ms(&traced, false)?;
     let figure = "figure 20a, loading order";
-    let reverse = bench.ttft_ms(&reverse, false)? / own;
-    let default = bench.ttft_ms(&default, false)? / own;
+    let reverse = bench.ttft_ms(&reverse, false)? / traced_ttft;
+    let default = bench.ttft_ms(&default, false)? / traced_ttft;
     report.add(Row::at_least(
         figure,
         "reverse over traced",
@@ -240,7 +240,7 @@ fn figure_20(models: &Models, rounds: usize, report: &mut TidalReport) -> Result
     Ok(())
 }
 
-/// Table 3. The paper says nothing of the mechanism; a cost of each wait of the stream gives its
+/// Table 3. The paper reveals nothing of the mechanism; a cost of each wait of the stream gives its
 /// shape: hidden while the copy is longer, and constant where the inference is.
 fn table_3(directory: &Path, rounds: usize, report: &mut TidalReport) -> Result<(), BenchError> {
     let models = Models::new(directory, scaled(140e9 / 8.0))?;
@@ -257,14 +257,14 @@ fn table_3(directory: &Path, rounds: usize, report: &mut TidalReport) -> Result<
             wait_cost: cost,
             ..Invocation::overlapped(kernels * f64::from(tokens) / 16384.0)
         };
-        let one = bench.ttft_ms(&invocation, false)?;
+        let ttft = bench.ttft_ms(&invocation, false)?;
         let together = Invocation {
             merged,
             ..invocation
         };
         let together = bench.ttft_ms(&together, false)?;
         let figure = format!("table 3, {tokens} tokens");
-        report.add(Row::near(&figure, "no merge, ms", without, one, 0.1));
+        report.add(Row::near(&figure, "no merge, ms", without, ttft, 0.1));
         report.add(Row::near(&figure, "merged, ms", with, together, 0.1));
     }
     Ok(())

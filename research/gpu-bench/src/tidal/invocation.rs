@@ -79,8 +79,8 @@ pub fn run(node: &Node<'_>, invocation: &Invocation) -> Result<Duration, BenchEr
     let begin = Instant::now();
     let mut streams = Vec::new();
     for device in 0..node.devices() {
-        let held = Arc::new(node.acquire(device, &invocation.order)?);
-        streams.push((HostQueue::new()?, held));
+        let acquired = Arc::new(node.acquire(device, &invocation.order)?);
+        streams.push((HostQueue::new()?, acquired));
     }
     if let Some(code) = invocation.sequential {
         for (_, held) in &streams {
@@ -169,8 +169,8 @@ impl Ends {
     /// Returns true if the device has these bytes.
     fn are_in(&self, held: &Acquired<HostDevice>, object: &ObjectRef) -> bool {
         let same = |begin: u64, expected: &[u8]| {
-            let mut found = vec![0; expected.len()];
-            held.read_part(&object.id, begin, &mut found).is_ok() && found == expected
+            let mut bytes_read = vec![0; expected.len()];
+            held.read_part(&object.id, begin, &mut bytes_read).is_ok() && bytes_read == expected
         };
         same(0, &self.first) && same(object.len - self.last.len() as u64, &self.last)
     }

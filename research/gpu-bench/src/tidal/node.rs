@@ -37,11 +37,11 @@ impl Models {
         let path = directory.path().join("store");
         let store = Arc::new(Store::create(&path, &CreateOptions::default())?);
         // One list, so that no tensor of the filler has the bytes of another.
-        let own = shapes(bytes);
-        let twice: Vec<_> = own.iter().chain(&own).cloned().collect();
+        let shapes_once = shapes(bytes);
+        let twice: Vec<_> = shapes_once.iter().chain(&shapes_once).cloned().collect();
         let mut both = make(&store, &twice, &|_| {})?;
         let filler = BenchModel {
-            tensors: both.tensors.split_off(own.len()),
+            tensors: both.tensors.split_off(shapes_once.len()),
         };
         Ok(Self {
             directory,
@@ -136,10 +136,10 @@ impl<'a> Node<'a> {
     pub fn keep(&self, ttft: Duration, most_bytes: u64) -> Result<Kept, BenchError> {
         let mut first = None;
         for device in 0..self.devices() {
-            let held = self.acquire(device, &[])?;
-            held.wait_all(LONG)?;
-            let kept = held.keep(ttft, most_bytes)?;
-            held.release()?;
+            let acquired = self.acquire(device, &[])?;
+            acquired.wait_all(LONG)?;
+            let kept = acquired.keep(ttft, most_bytes)?;
+            acquired.release()?;
             first.get_or_insert(kept);
         }
         Ok(first.unwrap_or_default())
@@ -155,9 +155,9 @@ impl<'a> Node<'a> {
             if room < other.bytes() + 2 * CHUNK_BYTES {
                 continue;
             }
-            let held = self.request(device, &other, &[])?;
-            held.wait_all(LONG)?;
-            held.release()?;
+            let acquired = self.request(device, &other, &[])?;
+            acquired.wait_all(LONG)?;
+            acquired.release()?;
         }
         Ok(())
     }

@@ -39,8 +39,8 @@ impl Machine {
     #[track_caller]
     fn check(&self) {
         for report in ["misuse", "leaks"] {
-            let found = fs::read_to_string(self.state.path().join(report));
-            assert!(found.is_err(), "{report}: {found:?}");
+            let report_text = fs::read_to_string(self.state.path().join(report));
+            assert!(report_text.is_err(), "{report}: {report_text:?}");
         }
     }
 }

@@ -37,11 +37,11 @@ fn check(report: &Value) {
     assert!(adapter <= of("private memory with an adapter"), "{measure}");
     let head = of("a function more with a head, without its context");
     assert!(head >= of("head") && head < of("head") + SLACK, "{measure}");
-    let own = of("a function more with a base of its own, without its context");
-    assert!(own >= base + of("adapter"), "{measure}");
+    let alone = of("a function more with a base of its own, without its context");
+    assert!(alone >= base + of("adapter"), "{measure}");
     for (what, shared) in [("an adapter", adapter), ("a head", head)] {
         let times = of(&format!("a base of its own over {what}"));
-        assert!((times / (own / shared) - 1.0).abs() < 1e-9, "{measure}");
+        assert!((times / (alone / shared) - 1.0).abs() < 1e-9, "{measure}");
     }
 }
 

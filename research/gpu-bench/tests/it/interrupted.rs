@@ -13,13 +13,13 @@ fn long_run(site: &Site, only: &str, least: usize) -> (Child, Vec<u32>) {
     command.arg(only);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let run = command.spawn().unwrap();
-    let mut found = Vec::new();
+    let mut processes = Vec::new();
     eventually("the run has its processes", || {
-        found = children(run.id());
-        found.len() >= least
+        processes = children(run.id());
+        processes.len() >= least
     });
     assert_eq!(site.files().len(), 1, "the directory is there");
-    (run, found)
+    (run, processes)
 }
 
 fn ends_with(site: &Site, mut run: Child, children: &[u32], signal: Signal) {
@@ -50,17 +50,17 @@ fn a_killed_run_leaves_nothing_behind() {
 
 /// Waits until the file has a report of this many measures.
 fn kept(path: &std::path::Path, measures: usize) -> serde_json::Value {
-    let mut found = serde_json::Value::Null;
+    let mut report = serde_json::Value::Null;
     eventually("the report is kept", || {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         if text.is_empty() {
             return false;
         }
         // Never a part of a document.
-        found = serde_json::from_str(&text).unwrap();
-        found["measures"].as_array().unwrap().len() == measures
+        report = serde_json::from_str(&text).unwrap();
+        report["measures"].as_array().unwrap().len() == measures
     });
-    found
+    report
 }
 
 #[test]

@@ -73,13 +73,13 @@ fn a_store_goes_onto_a_tmpfs_that_is_there() {
         command.args(["--simulated", "--bytes=2M", "--store-dir"]);
         command
     };
-    let found = run(on_host().arg(&nowhere)).expect(1);
-    assert!(found.stderr.contains("nowhere"), "{found:?}");
+    let refused = run(on_host().arg(&nowhere)).expect(1);
+    assert!(refused.stderr.contains("nowhere"), "{refused:?}");
     let on_disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let found = run(on_host().arg(on_disk.path()));
+    let on_disk_run = run(on_host().arg(on_disk.path()));
     // If the target directory is on a tmpfs, it is a valid choice.
-    if found.code != Some(0) {
-        assert!(found.stderr.contains("tmpfs"), "{found:?}");
+    if on_disk_run.code != Some(0) {
+        assert!(on_disk_run.stderr.contains("tmpfs"), "{on_disk_run:?}");
     }
     assert_eq!(fs::read_dir(on_disk.path()).unwrap().count(), 0);
 }

@@ -12,8 +12,8 @@ pub fn list(value: &Value) -> &[Value] {
 }
 
 pub fn named<'a>(all: &'a Value, name: &str) -> &'a Value {
-    let found = list(all).iter().find(|entry| entry["name"] == name);
-    found.unwrap_or_else(|| panic!("no `{name}` in {all}"))
+    let matching = list(all).iter().find(|entry| entry["name"] == name);
+    matching.unwrap_or_else(|| panic!("no `{name}` in {all}"))
 }
 
 /// Checks that a series has one sample or one for each round, and a median between its extremes.

@@ -77,17 +77,17 @@ pub fn setting(grid: &DispatchGrid) -> String {
 
 /// Formats the figures of a run.
 pub fn figures(comparison: &DispatchComparison, run: &DispatchRun) -> [String; 6] {
-    let own = &run.outcome;
+    let outcome = &run.outcome;
     let ours = comparison.ours(run).map(|comparison| comparison.outcome);
     let ours = ours.unwrap_or_default();
     let milliseconds = |us: u64| format!("{:.1}", us as f64 / 1e3);
     [
-        format!("{:.3} %", percent(own.violations, own.requests)),
-        ratio(own.violations, ours.violations),
-        milliseconds(own.latency_us.p50),
-        milliseconds(own.latency_us.p99),
-        ratio(own.latency_us.p99, ours.latency_us.p99),
-        format!("{:.0} %", own.of_slo_permille.p99 as f64 / 10.0),
+        format!("{:.3} %", percent(outcome.violations, outcome.requests)),
+        ratio(outcome.violations, ours.violations),
+        milliseconds(outcome.latency_us.p50),
+        milliseconds(outcome.latency_us.p99),
+        ratio(outcome.latency_us.p99, ours.latency_us.p99),
+        format!("{:.0} %", outcome.of_slo_permille.p99 as f64 / 10.0),
     ]
 }
 

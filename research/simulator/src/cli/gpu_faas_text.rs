@@ -72,15 +72,15 @@ fn setting_of(heading: &str, runs: &[FaasRun]) -> String {
     ];
     let mut table = TextTable::new(2, header);
     for run in runs {
-        let own = &run.outcome;
+        let outcome = &run.outcome;
         table.add(vec![
             run.working_set.to_string(),
             run.policy.clone(),
-            format!("{:.3}", own.mean_latency_us as f64 / 1e6),
-            format!("{:.3}", own.variance_ms2 as f64 / 1e6),
-            hundredths(own.misses_per_10000 as f64),
-            hundredths(own.false_misses_per_10000 as f64),
-            format!("{:.2}", own.top_copies_milli as f64 / 1e3),
+            format!("{:.3}", outcome.mean_latency_us as f64 / 1e6),
+            format!("{:.3}", outcome.variance_ms2 as f64 / 1e6),
+            hundredths(outcome.misses_per_10000 as f64),
+            hundredths(outcome.false_misses_per_10000 as f64),
+            format!("{:.2}", outcome.top_copies_milli as f64 / 1e3),
         ]);
     }
     let setting = runs.first().map_or_else(String::new, |run| {

@@ -141,23 +141,23 @@ fn runs(comparison: &Comparison) -> String {
 }
 
 fn cells(run: &PolicyRun) -> Vec<String> {
-    let one = &run.outcome;
+    let outcome = &run.outcome;
     let gb = |bytes: u64| format!("{:.1}", bytes as f64 / GB);
     vec![
         run.cell.to_owned(),
         run.kind.to_string(),
         run.policy.to_string(),
-        gb(one.memory_bytes.mean),
-        gb(one.memory_bytes.median),
-        gb(one.memory_bytes.peak),
-        format!("{:.0}", one.cpu_millis.mean as f64 / 1e3),
-        format!("{:.2}", percent(one.violations, one.requests)),
-        format!("{:.2}", one.queue.mean_us() as f64 / 1e3),
-        one.starts.to_string(),
-        one.cold_starts.to_string(),
-        gb(one.loaded_bytes),
-        one.decision_us.mean.to_string(),
-        one.decision_us.peak.to_string(),
+        gb(outcome.memory_bytes.mean),
+        gb(outcome.memory_bytes.median),
+        gb(outcome.memory_bytes.peak),
+        format!("{:.0}", outcome.cpu_millis.mean as f64 / 1e3),
+        format!("{:.2}", percent(outcome.violations, outcome.requests)),
+        format!("{:.2}", outcome.queue.mean_us() as f64 / 1e3),
+        outcome.starts.to_string(),
+        outcome.cold_starts.to_string(),
+        gb(outcome.loaded_bytes),
+        outcome.decision_us.mean.to_string(),
+        outcome.decision_us.peak.to_string(),
     ]
 }
 

@@ -146,8 +146,8 @@ fn policy(name: &str) -> Result<Policy, String> {
 /// Returns the element of `all` with that name, ignoring case.
 fn named<T: Copy + ToString>(all: &[T], name: &str) -> Result<T, String> {
     let same = |one: &&T| one.to_string().eq_ignore_ascii_case(name);
-    let found = all.iter().find(same).copied();
-    found.ok_or_else(|| {
+    let same_name = all.iter().find(same).copied();
+    same_name.ok_or_else(|| {
         let names: Vec<String> = all.iter().map(T::to_string).collect();
         format!("expected one of {}", names.join(", "))
     })

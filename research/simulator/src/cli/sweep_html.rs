@@ -92,9 +92,12 @@ fn plot(sweep: &Sweep, kind: TraceKind, input: &str) -> String {
 fn bar(run: &SweepRun, policy: Policy) -> (String, f64) {
     let timely = competitors(run, Column::MeanMemory, true);
     let best = timely.iter().map(|&(_, value)| value).min().unwrap_or(0);
-    let own = run.results.iter().find(|run| run.policy == policy);
-    let own = own.map_or(0, |entry| entry.value(Column::MeanMemory));
-    (policy.to_string(), 100.0 * own as f64 / best.max(1) as f64)
+    let of_policy = run.results.iter().find(|run| run.policy == policy);
+    let value = of_policy.map_or(0, |entry| entry.value(Column::MeanMemory));
+    (
+        policy.to_string(),
+        100.0 * value as f64 / best.max(1) as f64,
+    )
 }
 
 fn wins_table(sweep: &Sweep) -> String {

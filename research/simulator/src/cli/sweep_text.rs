@@ -159,8 +159,8 @@ impl Best {
             _ => None,
         };
         let memory = |policy: Policy| {
-            let found = run.results.iter().find(|entry| entry.policy == policy);
-            found.map(|run| run.value(Column::MeanMemory) as f64)
+            let of_policy = run.results.iter().find(|entry| entry.policy == policy);
+            of_policy.map(|run| run.value(Column::MeanMemory) as f64)
         };
         let against_dts = match (memory(Policy::SharingAware), memory(Policy::Dts)) {
             (Some(own), Some(other)) if other > 0.0 => Some(own * 100.0 / other - 100.0),

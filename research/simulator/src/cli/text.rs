@@ -90,8 +90,8 @@ pub fn setting(grid: &Grid) -> String {
 fn resources(runs: &[&PolicyRun]) -> String {
     let mut table = TextTable::new(1, RESOURCES);
     for run in runs {
-        let one = &run.outcome;
-        let memory = one.memory_bytes;
+        let outcome = &run.outcome;
+        let memory = outcome.memory_bytes;
         let [mean, median, peak] = [memory.mean, memory.median, memory.peak].map(gigabytes);
         let cpus = |millis: u64| format!("{:.0}", millis as f64 / 1e3);
         table.add(vec![
@@ -99,9 +99,9 @@ fn resources(runs: &[&PolicyRun]) -> String {
             mean,
             median,
             peak,
-            cpus(one.cpu_millis.mean),
-            cpus(one.cpu_millis.peak),
-            format!("{:.2}", percent(one.violations, one.requests)),
+            cpus(outcome.cpu_millis.mean),
+            cpus(outcome.cpu_millis.peak),
+            format!("{:.2}", percent(outcome.violations, outcome.requests)),
         ]);
     }
     table.format()
@@ -110,16 +110,16 @@ fn resources(runs: &[&PolicyRun]) -> String {
 fn starts(runs: &[&PolicyRun]) -> String {
     let mut table = TextTable::new(1, STARTS);
     for run in runs {
-        let one = &run.outcome;
+        let outcome = &run.outcome;
         table.add(vec![
             run.policy.name().to_owned(),
-            format!("{:.2}", one.queue.mean_us() as f64 / 1e3),
-            one.starts.to_string(),
-            one.cold_starts.to_string(),
-            gigabytes(one.loaded_bytes),
-            one.unplaced.to_string(),
-            one.decision_us.mean.to_string(),
-            one.decision_us.peak.to_string(),
+            format!("{:.2}", outcome.queue.mean_us() as f64 / 1e3),
+            outcome.starts.to_string(),
+            outcome.cold_starts.to_string(),
+            gigabytes(outcome.loaded_bytes),
+            outcome.unplaced.to_string(),
+            outcome.decision_us.mean.to_string(),
+            outcome.decision_us.peak.to_string(),
         ]);
     }
     table.format()
@@ -163,21 +163,21 @@ fn paper(comparison: &Comparison) -> String {
 
 /// Formats the savings of figure 14b against one policy as a line.
 fn saving(comparison: &Comparison, against: Policy, tenths: u64) -> String {
-    let own = comparison.savings.iter();
-    let own = own.filter(|saving| saving.against == against);
-    let mut each: Vec<String> = own
+    let of_run = comparison.savings.iter();
+    let savings = of_run.filter(|saving| saving.against == against);
+    let mut texts: Vec<String> = savings
         .map(|saving| {
             let name = saving.application.map_or("all", |entry| entry.name());
             format!("{name} {:.1}", saving.bytes_per_100_rps as f64 / GB)
         })
         .collect();
-    if each.is_empty() {
-        each.push("not run".to_owned());
+    if texts.is_empty() {
+        texts.push("not run".to_owned());
     }
     format!(
         "DTS against {against}: GB less per 100 requests/s, stable: paper {}, here {}",
         tenths as f64 / 10.0,
-        each.join(", ")
+        texts.join(", ")
     )
 }
 
@@ -241,7 +241,7 @@ fn assumed() -> String {
 }
 
 fn policies(policies: &[Policy]) -> String {
-    let each = policies.iter();
-    let each = each.map(|policy| entry(policy.name(), policy.about()));
-    format!("Policies:\n{}", each.collect::<Vec<_>>().join("\n"))
+    let policies_listed = policies.iter();
+    let entries = policies_listed.map(|policy| entry(policy.name(), policy.about()));
+    format!("Policies:\n{}", entries.collect::<Vec<_>>().join("\n"))
 }

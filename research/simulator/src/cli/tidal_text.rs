@@ -138,8 +138,9 @@ fn sweep(cases: &[TidalRuns]) -> String {
         row.push(format!("{:.2}", change as f64 / 100.0));
         row.extend(
             [TidalSystem::ServerlessLlm, TidalSystem::Tidal].map(|system| {
-                let own = runs.find(system).map(|run| &run.outcome);
-                let share = own.map_or(0.0, |own| percent(own.timeouts, own.requests));
+                let outcome = runs.find(system).map(|run| &run.outcome);
+                let share =
+                    outcome.map_or(0.0, |outcome| percent(outcome.timeouts, outcome.requests));
                 format!("{share:.2}")
             }),
         );

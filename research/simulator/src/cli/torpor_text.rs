@@ -62,19 +62,19 @@ pub fn report(report: &TorporReport) -> String {
 fn setting(runs: &[TorporRun]) -> String {
     let mut table = TextTable::new(1, HEADER);
     for run in runs {
-        let own = &run.outcome;
-        let share = |part: u64| format!("{:.2}", percent(part, own.requests));
-        let [vision, bert] = own.p98_us.map(milliseconds);
+        let outcome = &run.outcome;
+        let share = |part: u64| format!("{:.2}", percent(part, outcome.requests));
+        let [vision, bert] = outcome.p98_us.map(milliseconds);
         table.add(vec![
             run.variant.name().to_owned(),
-            own.executed.to_string(),
-            own.compliant.to_string(),
-            share(own.failed),
-            share(own.misses),
+            outcome.executed.to_string(),
+            outcome.compliant.to_string(),
+            share(outcome.failed),
+            share(outcome.misses),
             vision,
             bert,
-            milliseconds(own.service_p98_us),
-            format!("{:.1}", own.host_bytes as f64 / 1e9),
+            milliseconds(outcome.service_p98_us),
+            format!("{:.1}", outcome.host_bytes as f64 / 1e9),
         ]);
     }
     let heading = runs.first().map_or_else(String::new, heading);

@@ -200,8 +200,8 @@ impl Cluster {
 
     /// Returns the used memory and CPU of all nodes together.
     pub fn used(&self) -> Resources {
-        let each = self.nodes.iter();
-        each.fold(Resources::default(), |sum, node| Resources {
+        let nodes = self.nodes.iter();
+        nodes.fold(Resources::default(), |sum, node| Resources {
             cpu_millis: sum.cpu_millis.saturating_add(node.used.cpu_millis),
             memory_bytes: sum
                 .memory_bytes

@@ -16,8 +16,8 @@ fn functions(application: Application) -> Vec<Function> {
 
 fn ss() -> (Function, Configuration) {
     let function = functions(Application::Ss).remove(0);
-    let one = function.profile.configurations()[0];
-    (function, one)
+    let configuration = function.profile.configurations()[0];
+    (function, configuration)
 }
 
 fn cluster(nodes: usize, sharing: Sharing, copied_permille: u64) -> Cluster {
@@ -69,14 +69,14 @@ fn a_second_instance_costs_and_loads_what_it_does_not_share() {
 #[test]
 fn variants_share_tensors_in_a_store_and_nothing_in_the_page_cache() {
     let svt = functions(Application::Svt);
-    let one = svt[1].profile.configurations()[0];
+    let configuration = svt[1].profile.configurations()[0];
     for (sharing, second) in [
         (Sharing::Store, 8_000_000),
         (Sharing::MappedFile, 231_000_000),
     ] {
         let mut cluster = cluster(1, sharing, 0);
-        cluster.start(0, &svt[1], &one).unwrap();
-        let loads = cluster.start(0, &svt[2], &one).unwrap();
+        cluster.start(0, &svt[1], &configuration).unwrap();
+        let loads = cluster.start(0, &svt[2], &configuration).unwrap();
         assert_eq!(loads, Some(disk(second)), "{sharing:?}");
     }
 }

@@ -47,9 +47,9 @@ impl FunctionCase {
         };
         let mut rng = case.rng(CONFIGURATIONS);
         let count = rng.between(INSTANCES.0, INSTANCES.1);
-        let each =
+        let chosen =
             (0..count).filter_map(|_| feasible.get(rng.below(feasible.len() as u64) as usize));
-        case.instances = each.copied().collect();
+        case.instances = chosen.copied().collect();
         Ok(case)
     }
 

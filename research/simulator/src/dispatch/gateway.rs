@@ -70,12 +70,12 @@ impl Dispatchers {
         // As behind the other rules, no request is refused or expires.
         rules.queue = usize::MAX;
         rules.wait_us = u64::MAX;
-        let mut one = Dispatcher::new(rules);
+        let mut dispatcher = Dispatcher::new(rules);
         for (number, configuration) in (0..).zip(&case.instances) {
-            one.add_instance(0, InstanceId(number), Capacity::of(configuration));
+            dispatcher.add_instance(0, InstanceId(number), Capacity::of(configuration));
         }
         Self {
-            all: vec![one; count as usize],
+            all: vec![dispatcher; count as usize],
             waiting: BTreeMap::new(),
             rng: case.gateways(),
         }

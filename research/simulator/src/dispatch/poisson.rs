@@ -68,9 +68,9 @@ mod tests {
     fn distances_have_the_mean_the_variance_and_the_median_of_an_exponential_distribution() {
         let mut arrivals = Poisson::new(Rate::from_rps(1_000), Rng::new(1, 0));
         let count = 200_000_u32;
-        let each: Vec<u128> = (0..count).map(|_| arrivals.exponential()).collect();
+        let distances: Vec<u128> = (0..count).map(|_| arrivals.exponential()).collect();
         let unit = (1_u64 << 32) as f64;
-        let values = || each.iter().map(|&entry| entry as f64 / unit);
+        let values = || distances.iter().map(|&entry| entry as f64 / unit);
         let mean = values().sum::<f64>() / f64::from(count);
         let variance = values().map(|entry| (entry - mean).powi(2)).sum::<f64>() / f64::from(count);
         let below = values()

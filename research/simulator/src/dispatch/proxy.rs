@@ -38,8 +38,8 @@ impl Proxy {
     pub(super) fn next(&mut self) -> Option<(usize, Request)> {
         let request = self.arrived.take()?;
         let by_requests = self.by_requests;
-        let each = self.instances.iter_mut().enumerate();
-        let (at, one) = each.min_by_key(|(_, instance)| {
+        let numbered = self.instances.iter_mut().enumerate();
+        let (at, one) = numbered.min_by_key(|(_, instance)| {
             let outstanding = if by_requests { instance.outstanding } else { 0 };
             (outstanding, instance.given)
         })?;

@@ -66,7 +66,7 @@ impl Simulation<'_> {
     fn function_views(&self, looks: &[Look]) -> Vec<FunctionView> {
         let after_s = self.scenario.assumptions.platform.consolidate_after_s;
         let known = self.deciding.models.iter().zip(&self.deciding.changed_us);
-        let each = known.zip(looks).map(|((model, &changed_us), look)| {
+        let views = known.zip(looks).map(|((model, &changed_us), look)| {
             let steady_us = self.now_us.saturating_sub(changed_us);
             FunctionView {
                 model: Arc::clone(model),
@@ -78,25 +78,25 @@ impl Simulation<'_> {
                 consolidate: after_s > 0 && steady_us >= after_s.saturating_mul(SECOND_US),
             }
         });
-        each.collect()
+        views.collect()
     }
 
     fn instance_views(&self) -> impl Iterator<Item = (usize, InstanceView)> {
         let interval_s = self.scenario.assumptions.platform.interval_s;
         let members = self.states.iter().flat_map(|state| &state.members);
         members.filter_map(move |&at| {
-            let one = self.instances.get(at)?;
+            let instance = self.instances.get(at)?;
             let view = InstanceView {
                 name: format!("{at:012}"),
-                function: one.function,
-                configuration: Some(one.index),
-                node: Some(one.node),
+                function: instance.function,
+                configuration: Some(instance.index),
+                node: Some(instance.node),
                 gpu: None,
-                phase: one.phase.seen()?,
+                phase: instance.phase.seen()?,
                 load: Some(Rate::from_micro_rps(
-                    one.taken.saturating_mul(1_000_000) / interval_s,
+                    instance.taken.saturating_mul(1_000_000) / interval_s,
                 )),
-                retiring: one.retiring,
+                retiring: instance.retiring,
             };
             Some((at, view))
         })
@@ -104,7 +104,7 @@ impl Simulation<'_> {
 
     fn node_views(&self) -> Vec<NodeView> {
         let nodes = self.cluster.nodes().iter();
-        let each = nodes.map(|node| NodeView {
+        let views = nodes.map(|node| NodeView {
             name: node.name.clone(),
             all: node.all,
             free: Resources {
@@ -117,7 +117,7 @@ impl Simulation<'_> {
             gpus_only: false,
             accepts_new: true,
         });
-        each.collect()
+        views.collect()
     }
 
     fn carry_out(&mut self, decision: &Decision, numbers: &[usize]) -> Result<(), SimulationError> {

@@ -5,7 +5,7 @@ use tetris_scaler_core::{Configuration, Profile, Rate, Selection, Slo, SloTooTig
 use crate::catalog::Function;
 
 /// Selects the configuration without batches and with the most threads that meets the objective, in
-/// the number that the load needs. A thread has `cpu_millis`: the paper says that it is fixed (5.3), but
+/// the number that the load needs. A thread has `cpu_millis`: the paper states that it is fixed (5.3), but
 /// gives no value.
 pub(super) fn select(
     function: &Function,

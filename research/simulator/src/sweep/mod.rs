@@ -42,8 +42,8 @@ impl PolicyValues {
     /// Value of a column.
     pub fn value(&self, column: Column) -> u64 {
         let columns = Column::ALL.iter().zip(self.values);
-        let mut found = columns.filter(|(entry, _)| **entry == column);
-        found.next().map_or(0, |(_, value)| value)
+        let mut matching = columns.filter(|(entry, _)| **entry == column);
+        matching.next().map_or(0, |(_, value)| value)
     }
 }
 

@@ -47,8 +47,8 @@ fn of_policy(policy: Policy, column: Column, timely: bool, runs: &[SweepRun]) ->
     let (mut leads, mut excesses, mut wins) = (Vec::new(), Vec::new(), 0);
     for run in runs {
         let values = competitors(run, column, timely);
-        let own = values.iter().find(|(competitor, _)| *competitor == policy);
-        let Some(&(_, own)) = own else {
+        let of_policy = values.iter().find(|(competitor, _)| *competitor == policy);
+        let Some(&(_, own)) = of_policy else {
             continue;
         };
         let best = values.iter().map(|&(_, value)| value).min().unwrap_or(own);
@@ -121,15 +121,15 @@ mod tests {
         ];
         let all = wins(&[Policy::Dts, Policy::Exact], &runs);
         let find = |policy, timely| {
-            let one = all.iter().find(|win| {
+            let found = all.iter().find(|win| {
                 (win.policy, win.column, win.timely) == (policy, Column::MeanMemory, timely)
             });
-            let one = one.unwrap();
+            let win = found.unwrap();
             (
-                one.wins,
-                one.of,
-                one.lead_permille,
-                one.worst_excess_permille,
+                win.wins,
+                win.of,
+                win.lead_permille,
+                win.worst_excess_permille,
             )
         };
         assert_eq!(find(Policy::Dts, true), (2, 2, 500, 0));

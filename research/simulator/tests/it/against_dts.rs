@@ -51,8 +51,8 @@ fn simulated() -> Vec<PolicyRun> {
 fn sharing_aware_is_not_worse_than_dts_but_where_the_table_says_so() {
     let runs = simulated();
     assert_eq!(runs.len(), 5 * 3 * 2);
-    let found = worse(&runs);
-    check(&found, "the default run");
+    let worse_ones = worse(&runs);
+    check(&worse_ones, "the default run");
 }
 
 #[test]

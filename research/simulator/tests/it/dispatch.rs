@@ -57,8 +57,8 @@ fn gateways_that_know_only_their_own_requests_are_still_better_than_least_connec
 fn every_rule_serves_the_same_requests_and_the_result_follows_from_the_seed() {
     let all = comparison(4);
     assert_eq!(all.runs.len(), Rule::ALL.len());
-    let each = 54_000 / FUNCTIONS as u64;
-    let counted = (each - each / 10) * FUNCTIONS as u64;
+    let per_function = 54_000 / FUNCTIONS as u64;
+    let counted = (per_function - per_function / 10) * FUNCTIONS as u64;
     for run in &all.runs {
         assert_eq!(run.outcome.requests, counted, "{}", run.rule);
     }

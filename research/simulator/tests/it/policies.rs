@@ -31,8 +31,9 @@ fn shapes(policy: Policy, function: &Function, rps: u64) -> Vec<(u32, u32)> {
     let mut cluster = cluster(policy);
     let started = start(policy, function, rps, &mut cluster);
     let all = function.profile.configurations();
-    let each = started.starts.iter().map(|start| all[start.configuration]);
-    each.map(|start| (start.batch(), start.concurrency()))
+    let configurations = started.starts.iter().map(|start| all[start.configuration]);
+    configurations
+        .map(|start| (start.batch(), start.concurrency()))
         .collect()
 }
 
@@ -98,8 +99,8 @@ fn the_placed_page_cache_goes_where_the_file_is_mapped() {
     let function = &functions(Application::Ss)[0];
     let started_on = |policy: Policy| {
         let mut cluster = cluster(policy);
-        let one = &function.profile.configurations()[0];
-        cluster.start(5, function, one).unwrap();
+        let configuration = &function.profile.configurations()[0];
+        cluster.start(5, function, configuration).unwrap();
         let started = start(policy, function, 100, &mut cluster);
         let nodes = started.starts.iter().map(|start| start.node);
         nodes.collect::<Vec<_>>()
@@ -114,8 +115,8 @@ fn those_that_share_go_where_the_tensors_are() {
     let function = &functions(Application::Ss)[0];
     for policy in [Policy::Dts, Policy::Exact] {
         let mut cluster = cluster(policy);
-        let one = &function.profile.configurations()[0];
-        cluster.start(5, function, one).unwrap();
+        let configuration = &function.profile.configurations()[0];
+        cluster.start(5, function, configuration).unwrap();
         let started = start(policy, function, 100, &mut cluster);
         let warm = started
             .starts

@@ -118,10 +118,13 @@ fn sharing_takes_less_memory_than_the_same_without() {
     for application in [Application::Svt, Application::Ss] {
         let mut scenario = scenario(&[application], TraceKind::Stable);
         scenario.mean = Rate::from_rps(20);
-        let own = run(&scenario, Policy::DtsRo).memory_bytes.mean;
+        let private = run(&scenario, Policy::DtsRo).memory_bytes.mean;
         let shared = run(&scenario, Policy::Dts).memory_bytes.mean;
         let infless = run(&scenario, Policy::Infless).memory_bytes.mean;
-        assert!(shared < own && own <= infless, "{shared} {own} {infless}");
+        assert!(
+            shared < private && private <= infless,
+            "{shared} {private} {infless}"
+        );
     }
 }
 

@@ -118,7 +118,7 @@ fn cluster(
         cpu_millis: 32_000,
         memory_bytes: 64 << 30,
     };
-    let each = (0..size.nodes).map(|at| Node {
+    let nodes_of_size = (0..size.nodes).map(|at| Node {
         name: format!("node-{at}"),
         free,
         tensor_bytes: None,
@@ -127,7 +127,7 @@ fn cluster(
         gpus_only: false,
         accepts_new: true,
     });
-    let nodes: Vec<Node> = each.collect();
+    let nodes: Vec<Node> = nodes_of_size.collect();
     for node in nodes.iter().filter(|_| resident) {
         let model = &demands[random.below(size.models) as usize];
         let has: Vec<ObjectId> = model.tensors.objects().iter().map(|(id, _)| *id).collect();
@@ -145,8 +145,8 @@ fn demand(random: &mut Random, at: u64, rps: u64) -> Demand {
     };
     // The base has 80 of 100 tensors.
     let base = (0..80).map(|number| (tensor([0, family], number), 1_000 * MIB / 80));
-    let own = (0..20).map(|number| (tensor([1, at], number), weights_mib * MIB / 20));
-    let tensors = ModelTensors::try_new(base.chain(own)).expect("a model");
+    let own_tensors = (0..20).map(|number| (tensor([1, at], number), weights_mib * MIB / 20));
+    let tensors = ModelTensors::try_new(base.chain(own_tensors)).expect("a model");
     let work_us = 20_000 + random.below(80_000);
     let mut all = Vec::new();
     for (cores, batch, threads) in clock::grid() {

@@ -47,8 +47,8 @@ fn hash_sets(rounds: usize) {
         .map(|at| ObjectId::of(&at.to_le_bytes()))
         .collect();
     let sets: Vec<HashSet<ObjectId>> = (0..nodes).map(|_| ids.iter().copied().collect()).collect();
-    let held = |set: &HashSet<ObjectId>| ids.iter().filter(|id| set.contains(*id)).count();
-    let time = median_us(rounds, || sets.iter().map(held).collect::<Vec<_>>());
+    let count_held = |set: &HashSet<ObjectId>| ids.iter().filter(|id| set.contains(*id)).count();
+    let time = median_us(rounds, || sets.iter().map(count_held).collect::<Vec<_>>());
     println!(
         "{:<44} {time:>7.0} us",
         format!("hash sets, {nodes} nodes only")

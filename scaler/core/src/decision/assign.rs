@@ -151,11 +151,11 @@ impl Assignment<'_> {
         order.retain(|&at| self.places.get(at).is_some_and(Option::is_none));
         // Large instances find room first.
         let size = |at: &usize| {
-            let one = self
+            let waiting = self
                 .waiting
                 .get(*at)
                 .and_then(|waiting| needs(view, waiting.instance));
-            one.map(|needs| (needs.cpu_millis, needs.memory_bytes))
+            waiting.map(|needs| (needs.cpu_millis, needs.memory_bytes))
         };
         order.sort_by_key(|at| (Reverse(size(at)), *at));
         for at in order {
@@ -342,21 +342,21 @@ impl Site<'_> {
     /// Returns the demand for a number of instances of a configuration, or for none.
     fn demand(&self, function: usize, only: Option<usize>, count: usize) -> Option<Demand> {
         let model = &self.view.functions.get(function)?.model;
-        let one: Option<Configuration> =
+        let chosen: Option<Configuration> =
             only.and_then(|at| model.profile.configurations().get(at).copied());
-        let profile = match one {
-            Some(one) => Profile::try_new(vec![one]).ok()?,
+        let profile = match chosen {
+            Some(configuration) => Profile::try_new(vec![configuration]).ok()?,
             None => model.profile.clone(),
         };
         // The instances exist already, however slow they are.
-        let slo = one.map_or(model.slo.us(), |entry| {
+        let slo = chosen.map_or(model.slo.us(), |entry| {
             entry.least_slo_us().max(model.slo.us())
         });
         Some(Demand {
             name: function.to_string(),
             profile,
             slo: Slo::try_from_us(slo).ok()?,
-            load: one
+            load: chosen
                 .map(|load| load.rate().times(count as u64))
                 .unwrap_or_default(),
             tensors: model.tensors.clone(),
@@ -372,8 +372,10 @@ impl Site<'_> {
             let Some(function) = self.view.functions.get(*function) else {
                 continue;
             };
-            let one = function.model.profile.configurations().get(*configuration);
-            types.extend(one.and_then(|configuration| Some(configuration.gpu()?.kind)));
+            let configuration_found = function.model.profile.configurations().get(*configuration);
+            types.extend(
+                configuration_found.and_then(|configuration| Some(configuration.gpu()?.kind)),
+            );
             let thetas = self.cluster.thetas(&function.model.tensors);
             for (has, theta) in has.iter_mut().zip(thetas) {
                 *has |= theta.resident_bytes > 0;

@@ -28,9 +28,9 @@ impl Beside {
         hosted: BTreeSet<Hosted>,
         most: usize,
     ) -> Self {
-        let own: BTreeSet<usize> = members.iter().copied().collect();
+        let member_set: BTreeSet<usize> = members.iter().copied().collect();
         let others: BTreeSet<usize> = hosted.iter().map(|hosted| hosted.model).collect();
-        let mut others: Vec<usize> = others.difference(&own).copied().collect();
+        let mut others: Vec<usize> = others.difference(&member_set).copied().collect();
         if others.len() > most {
             let objects = members.iter().flat_map(|&member| objects(view, member));
             let objects: HashSet<_> = objects.map(|(id, _)| id).collect();
@@ -44,8 +44,8 @@ impl Beside {
         let mut functions = members;
         functions.extend(others);
         let in_plan: BTreeSet<usize> = functions.iter().copied().collect();
-        let each = hosted.into_iter();
-        let (known, unknown) = each.partition(|entry| in_plan.contains(&entry.model));
+        let entries = hosted.into_iter();
+        let (known, unknown) = entries.partition(|entry| in_plan.contains(&entry.model));
         Self {
             functions,
             known,
@@ -59,13 +59,13 @@ impl Beside {
         of_function: &BTreeMap<usize, usize>,
         of_node: &BTreeMap<usize, usize>,
     ) -> Vec<Hosted> {
-        let each = self.known.iter().filter_map(|entry| {
+        let instances = self.known.iter().filter_map(|entry| {
             Some(Hosted {
                 model: *of_function.get(&entry.model)?,
                 node: *of_node.get(&entry.node)?,
             })
         });
-        each.collect()
+        instances.collect()
     }
 
     /// Takes the room of tensors that the unknown functions still bring to the plan's `nodes`.

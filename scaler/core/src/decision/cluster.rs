@@ -93,24 +93,24 @@ impl<'a> Cluster<'a> {
 
     /// Returns the number by which a plan names a store of a function.
     pub(super) fn store(&self, name: &str) -> usize {
-        let found = self.stores.binary_search(&name);
-        found.unwrap_or(usize::MAX)
+        let place = self.stores.binary_search(&name);
+        place.unwrap_or(usize::MAX)
     }
 
     /// Returns the room of the functions' stores on a node, by number.
     pub(super) fn store_rooms(&self, node: &NodeView) -> BTreeMap<usize, u64> {
-        let each = node.stores.iter().filter_map(|(name, &room)| {
+        let rooms = node.stores.iter().filter_map(|(name, &room)| {
             let number = self.stores.binary_search(&name.as_str()).ok()?;
             Some((number, room))
         });
-        each.collect()
+        rooms.collect()
     }
 
     /// Returns true if an instance has a node, or if a node that accepts new instances has room for
     /// its private resources.
     pub(super) fn has_room_for(&self, instance: usize) -> bool {
-        let one = self.view.instances.get(instance);
-        let waits = one.is_some_and(|instance| instance.node.is_none());
+        let known_instance = self.view.instances.get(instance);
+        let waits = known_instance.is_some_and(|instance| instance.node.is_none());
         let Some(needs) = needs(self.view, instance).filter(|_| waits) else {
             return true;
         };
@@ -133,7 +133,7 @@ impl<'a> Cluster<'a> {
     pub(super) fn thetas(&self, tensors: &ModelTensors) -> Vec<Similarity> {
         let thetas = self.view.inventory.thetas(tensors);
         let mut known = thetas.iter().peekable();
-        let each = self.order.iter().map(|&at| {
+        let thetas = self.order.iter().map(|&at| {
             let name = self.node(at).map_or("", |node| node.name.as_str());
             // Both are sorted by name.
             while known.next_if(|(other, _)| *other < name).is_some() {}
@@ -146,7 +146,7 @@ impl<'a> Cluster<'a> {
                 |(_, theta)| *theta,
             )
         });
-        each.collect()
+        thetas.collect()
     }
 
     /// Returns the nodes to plan with: those with instances or, according to `has` by rank, with
@@ -189,12 +189,12 @@ impl<'a> Cluster<'a> {
         let ranks = offer.taken.iter().map(|&rank| (rank, 0));
         let ranks = ranks.chain(offer.empty.iter().map(|&rank| (rank, reserve)));
         let ranks: BTreeMap<usize, u32> = ranks.collect();
-        let each = ranks.into_iter().filter_map(|(rank, reserve)| {
+        let nodes = ranks.into_iter().filter_map(|(rank, reserve)| {
             let at = self.at(rank)?;
             let node = self.plan_node(at, self.free(at), reserve)?;
             node.accepts_new.then_some((at, node))
         });
-        each.unzip()
+        nodes.unzip()
     }
 
     /// Returns a node for a plan, with `reserve_permille` of its CPU reserved.
@@ -248,7 +248,7 @@ impl<'a> Cluster<'a> {
     /// node is an index in the view.
     pub(super) fn arriving(&self, planned: impl Fn(usize) -> bool) -> BTreeSet<Hosted> {
         let known: BTreeSet<&str> = self.view.inventory.nodes().collect();
-        let each = self.view.instances.iter().filter_map(|instance| {
+        let entries = self.view.instances.iter().filter_map(|instance| {
             let node = instance.node?;
             let name = self.node(node)?.name.as_str();
             let starts = matches!(instance.phase, Phase::Starting | Phase::Failing);
@@ -259,7 +259,7 @@ impl<'a> Cluster<'a> {
             })
         });
         let functions = self.view.functions.len();
-        each.filter(|hosted| hosted.model < functions).collect()
+        entries.filter(|hosted| hosted.model < functions).collect()
     }
 }
 
@@ -320,17 +320,20 @@ pub(super) fn gpu_needs<'a>(
     view: &View<'a>,
     instance: usize,
 ) -> Option<(&'a GpuNeeds, &'a ModelTensors)> {
-    let one = view.instances.get(instance)?;
-    let model = &view.functions.get(one.function)?.model;
-    let configuration = model.profile.configurations().get(one.configuration?)?;
+    let instance = view.instances.get(instance)?;
+    let model = &view.functions.get(instance.function)?.model;
+    let configuration = model
+        .profile
+        .configurations()
+        .get(instance.configuration?)?;
     Some((configuration.gpu()?, &model.tensors))
 }
 
 /// Returns the private resources of an instance, or `None` if its configuration is unknown.
 pub(super) fn needs(view: &View<'_>, instance: usize) -> Option<Resources> {
-    let one = view.instances.get(instance)?;
-    let profile = &view.functions.get(one.function)?.model.profile;
-    let configuration = profile.configurations().get(one.configuration?)?;
+    let instance = view.instances.get(instance)?;
+    let profile = &view.functions.get(instance.function)?.model.profile;
+    let configuration = profile.configurations().get(instance.configuration?)?;
     Some(Resources {
         cpu_millis: configuration.cpu_millis(),
         memory_bytes: configuration.own_bytes(),

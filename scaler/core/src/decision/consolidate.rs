@@ -42,8 +42,8 @@ pub(super) fn consolidate(site: &Site<'_>, steps: &[Step]) -> BTreeMap<usize, Mo
     let steady = all.filter(|(_, (state, step))| may_move(state, step));
     let most = site.settings.part_functions as usize;
     let parts = parts(site.view, steady.map(|(at, _)| at), most);
-    let mut each = parts.into_iter().map(|part| together(site, part));
-    each.find(|moves| !moves.is_empty()).unwrap_or_default()
+    let mut partial = parts.into_iter().map(|part| together(site, part));
+    partial.find(|moves| !moves.is_empty()).unwrap_or_default()
 }
 
 fn together(site: &Site<'_>, part: Vec<usize>) -> BTreeMap<usize, Move> {
@@ -143,13 +143,13 @@ impl Site<'_> {
                 && !members.contains(&instance.function)
                 && instance.function < self.states.len()
         });
-        let each = stay.filter_map(|instance| {
+        let instances = stay.filter_map(|instance| {
             Some(Hosted {
                 model: instance.function,
                 node: instance.node?,
             })
         });
-        each.collect()
+        instances.collect()
     }
 
     fn demand(&self, function: usize, member: bool) -> Option<Demand> {
@@ -191,7 +191,7 @@ impl Site<'_> {
         let ranks = offer.taken.iter().map(|&rank| (rank, 0));
         let ranks = ranks.chain(offer.empty.iter().map(|&rank| (rank, reserve)));
         let ranks: BTreeMap<usize, u32> = ranks.collect();
-        let each = ranks.into_iter().filter_map(|(rank, reserve)| {
+        let nodes = ranks.into_iter().filter_map(|(rank, reserve)| {
             let at = self.cluster.at(rank)?;
             let mut free = self.cluster.free(at);
             add(&mut free, *back.get(at)?);
@@ -201,7 +201,7 @@ impl Site<'_> {
             }
             Some((at, node))
         });
-        Some(each.unzip())
+        Some(nodes.unzip())
     }
 
     /// Returns theta of all tensors of the functions by store, then by rank.
@@ -212,11 +212,11 @@ impl Site<'_> {
             let of_store = objects.entry(self.cluster.store(&model.store)).or_default();
             of_store.extend_from_slice(model.tensors.objects());
         }
-        let each = objects.into_iter().map(|(store, objects)| {
+        let thetas = objects.into_iter().map(|(store, objects)| {
             let union = ModelTensors::try_new(objects).ok()?;
             Some((store, self.cluster.thetas(&union)))
         });
-        each.collect()
+        thetas.collect()
     }
 
     fn current(
@@ -253,11 +253,11 @@ impl Site<'_> {
                 continue;
             };
             let now = state.groups(self.view);
-            let mut one = Move::default();
+            let mut moved = Move::default();
             for (group, &count) in plan.iter().filter(|(group, _)| group.function == function) {
                 let more = count.saturating_sub(now.get(group).copied().unwrap_or(0));
                 if let (Some(node), true) = (group.node, more > 0) {
-                    let started = &mut one.started;
+                    let started = &mut moved.started;
                     *started.counts.entry(group.configuration).or_default() += more;
                     let nodes = started.nodes.entry(group.configuration).or_default();
                     nodes.insert(node, more);
@@ -268,11 +268,11 @@ impl Site<'_> {
                 let same = |at: &usize| group(self.view, *at) == Some(*gone);
                 let here: Vec<usize> = state.ready.iter().copied().filter(same).collect();
                 let here = state.least_loaded_first(&here);
-                one.retiring.extend(here.into_iter().take(less as usize));
+                moved.retiring.extend(here.into_iter().take(less as usize));
             }
-            if !one.started.counts.is_empty() && !one.retiring.is_empty() {
-                one.retiring = state.least_loaded_first(&one.retiring);
-                moves.insert(function, one);
+            if !moved.started.counts.is_empty() && !moved.retiring.is_empty() {
+                moved.retiring = state.least_loaded_first(&moved.retiring);
+                moves.insert(function, moved);
             }
         }
         moves

@@ -64,8 +64,9 @@ pub(super) fn grow(
 }
 
 fn of_part(growths: &BTreeMap<usize, Growth>, part: &[usize]) -> BTreeMap<usize, Growth> {
-    let each = part.iter();
-    each.filter_map(|&function| Some((function, *growths.get(&function)?)))
+    let functions = part.iter();
+    functions
+        .filter_map(|&function| Some((function, *growths.get(&function)?)))
         .collect()
 }
 
@@ -150,7 +151,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Makes a member ask for no more than the least that will do. Says whether that is less than before.
+    /// Makes a member ask for no more than the least that will do. Reports whether that is less than before.
     pub(super) fn settle_for_least(&mut self, function: usize) -> bool {
         let member = self.members.get_mut(&function);
         member.is_some_and(|member| {
@@ -311,7 +312,7 @@ impl Planner<'_> {
 }
 
 /// Returns the usable configurations of a function that can start on these types of GPUs. If there
-/// are none it returns all, so that the plan says what the nodes lack.
+/// are none it returns all, so that the plan reports what the nodes lack.
 fn usable_on(state: &State<'_>, types: &BTreeSet<GpuType>) -> Option<Usable> {
     let usable = state.usable.as_ref().ok()?;
     let there = usable.with_gpus(types);

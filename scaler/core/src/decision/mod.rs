@@ -69,8 +69,8 @@ use step::{Growth, Step};
 pub fn decide(view: &View<'_>, settings: &Settings) -> Decision {
     let mut states = State::of(view);
     let cluster = Cluster::of(view);
-    let each = states.iter_mut();
-    let steps: Vec<Step> = each
+    let remaining = states.iter_mut();
+    let steps: Vec<Step> = remaining
         .map(|state| step::step(state, &cluster, settings))
         .collect();
     let growths = steps
@@ -93,8 +93,8 @@ pub fn decide(view: &View<'_>, settings: &Settings) -> Decision {
     } else {
         beside(view, &started, &steps, settings)
     };
-    let each = states.iter().zip(steps).enumerate();
-    let functions = each.map(|(at, (state, step))| {
+    let stepped = states.iter().zip(steps).enumerate();
+    let functions = stepped.map(|(at, (state, step))| {
         let change = Change {
             started: started.remove(&at).unwrap_or_default(),
             moved: moves.remove(&at),

@@ -25,12 +25,12 @@ pub(super) fn prefer(
     }
     let thetas = cluster.thetas(&model.tensors);
     let none = BTreeMap::new();
-    let each = start.keys().filter_map(|configuration| {
+    let lists = start.keys().filter_map(|configuration| {
         let planned = planned.get(configuration).unwrap_or(&none);
         let list = list(cluster, model, &thetas, *configuration, planned, settings)?;
         (!list.is_empty()).then_some((*configuration, list))
     });
-    each.collect()
+    lists.collect()
 }
 
 fn list(
@@ -41,7 +41,7 @@ fn list(
     planned: &BTreeMap<usize, u32>,
     settings: &Settings,
 ) -> Option<Vec<Preference>> {
-    let one = model.profile.configurations().get(configuration)?;
+    let configuration = model.profile.configurations().get(configuration)?;
     let chosen = planned.iter().map(|(&node, &planned)| Preference {
         node,
         score: 1_000,
@@ -50,7 +50,7 @@ fn list(
     let mut list: Vec<Preference> = chosen.collect();
     list.sort_by_key(|preference| (Reverse(preference.planned), cluster.rank(preference.node)));
     let others = cluster.by_name().zip(thetas).filter_map(|(at, &theta)| {
-        let score = score(cluster, at, (model, theta), one, settings)?;
+        let score = score(cluster, at, (model, theta), configuration, settings)?;
         (!planned.contains_key(&at)).then_some((Reverse(score), at))
     });
     let mut others: Vec<_> = others.collect();

@@ -15,8 +15,8 @@ use crate::selection::Selection;
 pub(super) fn choose(model: &FunctionModel, member: &Member, most: u32) -> BTreeMap<usize, u32> {
     let usable = &member.usable;
     let loads = [member.load, member.least];
-    let mut each = loads.iter().map(|&load| cheapest(model, usable, load));
-    let fits = each.find(|selection| selection.instances() <= most.into());
+    let mut selections = loads.iter().map(|&load| cheapest(model, usable, load));
+    let fits = selections.find(|selection| selection.instances() <= most.into());
     let Some(selection) = fits else {
         return fastest(usable, member.least, most);
     };

@@ -40,11 +40,10 @@ impl<'a> State<'a> {
             )
         });
         for at in order {
-            let one = view.instances.get(at);
-            if let Some((one, state)) =
-                one.and_then(|instance| Some((instance, states.get_mut(instance.function)?)))
+            if let Some(instance) = view.instances.get(at)
+                && let Some(state) = states.get_mut(instance.function)
             {
-                state.sort_in(at, one);
+                state.sort_in(at, instance);
             }
         }
         states
@@ -167,13 +166,13 @@ impl<'a> State<'a> {
     pub(super) fn least_loaded_first(&self, list: &[usize]) -> Vec<usize> {
         let mut sorted = list.to_vec();
         sorted.sort_by_key(|&at| {
-            let one = self.instance(at);
-            let load = one.and_then(|instance| instance.load);
-            let own = one
+            let at_place = self.instance(at);
+            let load = at_place.and_then(|instance| instance.load);
+            let own_bytes = at_place
                 .and_then(|instance| self.own_bytes(instance))
                 .unwrap_or(0);
-            let name = one.map(|instance| instance.name.as_str());
-            (load.is_none(), load, std::cmp::Reverse(own), name)
+            let name = at_place.map(|instance| instance.name.as_str());
+            (load.is_none(), load, std::cmp::Reverse(own_bytes), name)
         });
         sorted
     }

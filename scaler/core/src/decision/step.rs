@@ -260,13 +260,13 @@ fn least_loaded(state: &State<'_>, peak: Rate, most: u32) -> Vec<usize> {
 }
 
 fn running(state: &State<'_>, at: usize) -> Option<Running> {
-    let one = state.instance(at)?;
+    let instance = state.instance(at)?;
     let all = state.view.model.profile.configurations();
     Some(Running {
-        name: one.name.clone(),
-        configuration: *all.get(one.configuration?)?,
+        name: instance.name.clone(),
+        configuration: *all.get(instance.configuration?)?,
         // An unknown load may be large.
-        load: one.load.unwrap_or(Rate::from_micro_rps(u64::MAX)),
+        load: instance.load.unwrap_or(Rate::from_micro_rps(u64::MAX)),
     })
 }
 

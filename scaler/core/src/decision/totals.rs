@@ -76,13 +76,13 @@ pub(super) fn running(view: &View<'_>, of: impl Fn(usize) -> bool) -> Groups {
 /// Returns the group of an instance, or `None` if it leaves or its configuration is outside the
 /// profile.
 pub(super) fn group(view: &View<'_>, at: usize) -> Option<Group> {
-    let one = view.instances.get(at)?;
-    let profile = &view.functions.get(one.function)?.model.profile;
-    let configuration = one.configuration?;
-    let known = one.phase != Phase::Leaving && configuration < profile.configurations().len();
+    let instance = view.instances.get(at)?;
+    let profile = &view.functions.get(instance.function)?.model.profile;
+    let configuration = instance.configuration?;
+    let known = instance.phase != Phase::Leaving && configuration < profile.configurations().len();
     known.then_some(Group {
-        function: one.function,
-        node: one.node,
+        function: instance.function,
+        node: instance.node,
         configuration,
     })
 }

@@ -84,7 +84,7 @@ mod tests {
     use crate::configuration::ConfigurationSpec;
 
     fn problem(rows: &[(u64, u32)]) -> Problem {
-        let each = rows.iter().enumerate().map(|(at, &(own_bytes, batch))| {
+        let configurations = rows.iter().enumerate().map(|(at, &(own_bytes, batch))| {
             Configuration::try_new(ConfigurationSpec {
                 cpu_millis: at as u64 + 1,
                 own_bytes,
@@ -97,7 +97,7 @@ mod tests {
             })
             .unwrap()
         });
-        let profile = Profile::try_new(each.collect()).unwrap();
+        let profile = Profile::try_new(configurations.collect()).unwrap();
         Problem::new(&profile, Slo::try_from_us(2_000).unwrap(), Weights::PAPER).unwrap()
     }
 

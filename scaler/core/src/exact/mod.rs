@@ -93,15 +93,15 @@ pub fn solve_within(
             least_slo_us: profile.least_slo_us(),
         });
     };
-    let found = search::search(&problem, u128::from(residual.micro_rps()), max_steps);
-    let choices = problem.choices(found.base_count, &found.others);
+    let best = search::search(&problem, u128::from(residual.micro_rps()), max_steps);
+    let choices = problem.choices(best.base_count, &best.others);
     let selection = Selection::new(profile, weights, choices);
-    let lower_bound = found.lower_bound * problem.unit;
+    let lower_bound = best.lower_bound * problem.unit;
     Ok(Solution {
         optimal: lower_bound == selection.cost,
         lower_bound,
         selection,
-        steps: found.steps,
+        steps: best.steps,
     })
 }
 
@@ -122,11 +122,12 @@ impl candidates::Problem {
             let count: &mut u64 = counts.entry(item.index).or_default();
             *count = count.saturating_add(1);
         }
-        let each = counts.into_iter();
-        each.map(|(configuration, count)| Choice {
-            configuration,
-            count,
-        })
-        .collect()
+        let indexed = counts.into_iter();
+        indexed
+            .map(|(configuration, count)| Choice {
+                configuration,
+                count,
+            })
+            .collect()
     }
 }

@@ -24,7 +24,7 @@ use node_set::NodeSet;
 /// growing list may reserve as much again), and an object some 150 more. An update beyond the
 /// [`InventoryLimits`] is refused as a whole.
 ///
-/// **Rationale.** A model's theta reads only the sets of its own objects. Objects that were loaded
+/// **Rationale.** A model's theta reads only the sets of its objects. Objects that were loaded
 /// together are on the same nodes: a fingerprint finds equal sets, and each is read once. If all
 /// sets differ, bits are added for eight objects at a time (`cargo bench -p tetris-scaler-core`
 /// measures both, and one node's update). Hash sets per node would cost a probe for each pair of

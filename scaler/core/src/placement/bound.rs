@@ -8,7 +8,7 @@ use crate::score::Resources;
 /// Sum of the optima for private memory, and each needed tensor on as many nodes as its models
 /// take.
 pub(super) fn lower_bound(instance: &ProblemInstance<'_>) -> u128 {
-    let own = instance
+    let of_solutions = instance
         .cheapest
         .iter()
         .map(|solution| solution.lower_bound);
@@ -25,7 +25,7 @@ pub(super) fn lower_bound(instance: &ProblemInstance<'_>) -> u128 {
         let least = missing.into_iter().take(nodes).map(u128::from);
         (nodes > 0).then(|| least.fold(0, u128::saturating_add))
     });
-    own.chain(tensors).fold(0, u128::saturating_add)
+    of_solutions.chain(tensors).fold(0, u128::saturating_add)
 }
 
 /// One resource: free amounts of nodes, and requirements of models.
@@ -73,9 +73,9 @@ impl Room {
 fn least(instance: &ProblemInstance<'_>, model: usize, resource: fn(&Resources) -> u64) -> u128 {
     let load = u128::from(instance.load(model));
     let choices = instance.choices.get(model).into_iter().flatten();
-    let each = choices.map(|choice: &Choice| {
+    let shares = choices.map(|choice: &Choice| {
         let amount = u128::from(resource(&choice.needs)).saturating_mul(load);
         amount.div_ceil(u128::from(choice.rate))
     });
-    each.min().unwrap_or(0)
+    shares.min().unwrap_or(0)
 }

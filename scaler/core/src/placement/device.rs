@@ -94,13 +94,13 @@ impl<'a> Devices<'a> {
             lacks.gpus = 1;
             return;
         };
-        let own = gpu.needs.own_bytes.saturating_sub(device.own_bytes);
+        let own_bytes = gpu.needs.own_bytes.saturating_sub(device.own_bytes);
         let room = self.brings(slot).room.saturating_sub(device.tensor_bytes);
         let share = gpu
             .needs
             .share_permille
             .saturating_sub(device.share_permille);
-        lacks.gpu_bytes = own.saturating_add(room);
+        lacks.gpu_bytes = own_bytes.saturating_add(room);
         lacks.gpu_permille = share.into();
     }
 

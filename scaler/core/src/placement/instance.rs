@@ -80,12 +80,12 @@ impl<'a> ProblemInstance<'a> {
         let mut free: Vec<Room> = problem.nodes.iter().map(Room::of).collect();
         let mut stores = store_rooms(problem);
         fix(problem, &mut atoms, &mut free, &mut stores);
-        let each = problem
+        let solutions = problem
             .demands
             .iter()
             .zip(&weights)
             .map(|(demand, &weights)| cheapest(demand, weights));
-        let cheapest = each.collect::<Result<Vec<_>, _>>()?;
+        let cheapest = solutions.collect::<Result<Vec<_>, _>>()?;
         let models = 0..problem.demands.len();
         let choices: Vec<_> = models
             .clone()
@@ -219,7 +219,7 @@ fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Ve
                 .iter()
                 .any(|&other| other.0 != demand.0 && beats(other, demand))
     });
-    let each = kept.flat_map(|(configuration, demand)| {
+    let all = kept.flat_map(|(configuration, demand)| {
         let gpus = gpus(problem, demand).into_iter();
         gpus.map(move |gpu| Choice {
             configuration,
@@ -232,7 +232,7 @@ fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Ve
             price: weights.of(demand),
         })
     });
-    each.collect()
+    all.collect()
 }
 
 /// Returns the GPUs that instances of a configuration can have, by their index on a node: each index
@@ -250,8 +250,8 @@ fn gpus(problem: &PlacementProblem<'_>, one: &Configuration) -> Vec<Option<Chose
     if indices.is_empty() {
         indices.insert(0);
     }
-    let each = indices.into_iter();
-    each.map(|at| Some(ChosenGpu { at, needs })).collect()
+    let gpus = indices.into_iter();
+    gpus.map(|at| Some(ChosenGpu { at, needs })).collect()
 }
 
 /// Returns true if `a` is no worse than `b` in every respect; of equal ones, the first beats the
@@ -302,11 +302,11 @@ pub(super) type StoreRooms = BTreeMap<(usize, usize), u64>;
 fn store_rooms(problem: &PlacementProblem<'_>) -> StoreRooms {
     let used: BTreeSet<usize> = problem.demands.iter().map(|demand| demand.store).collect();
     let nodes = problem.nodes.iter().enumerate();
-    let each = nodes.flat_map(|(at, node)| {
+    let rooms = nodes.flat_map(|(at, node)| {
         let stores = node.stores.iter().filter(|(store, _)| used.contains(store));
         stores.map(move |(&store, &room)| ((at, store), room))
     });
-    each.collect()
+    rooms.collect()
 }
 
 fn kinds(

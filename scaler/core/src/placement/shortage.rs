@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Shortage {
     /// CPU, in millicores.
     pub cpu_millis: u64,
-    /// Memory, in bytes; includes tensors if they have no room of their own.
+    /// Memory, in bytes; includes tensors if they have no separate room.
     pub memory_bytes: u64,
     /// Room for tensors in bytes, if they have their own.
     pub tensor_bytes: u64,

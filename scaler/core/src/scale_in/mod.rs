@@ -138,8 +138,13 @@ impl Running {
 
     /// Sort key, ascending by loss.
     fn rank(&self, slo: Slo) -> (bool, Rate, Reverse<u64>, &str) {
-        let own = Reverse(self.configuration.own_bytes());
-        (self.configuration.meets(slo), self.load, own, &self.name)
+        let own_bytes = Reverse(self.configuration.own_bytes());
+        (
+            self.configuration.meets(slo),
+            self.load,
+            own_bytes,
+            &self.name,
+        )
     }
 }
 

@@ -214,21 +214,23 @@ fn limits_have_a_floor_and_a_ceiling() {
 fn an_inventory_at_its_limits_takes_no_more_than_it_says() {
     let limits = InventoryLimits::for_memory(InventoryLimits::LEAST_MEMORY);
     let mut inventory = Inventory::new(limits);
-    let each = limits.pairs / limits.nodes;
-    let shared: Vec<ObjectId> = (0..each).map(|n| ObjectId::of(&n.to_le_bytes())).collect();
+    let per_node = limits.pairs / limits.nodes;
+    let shared: Vec<ObjectId> = (0..per_node)
+        .map(|n| ObjectId::of(&n.to_le_bytes()))
+        .collect();
     for node in 0..limits.nodes {
         inventory
             .set_node(&format!("node-{node}"), &shared)
             .unwrap();
     }
     assert!(inventory.memory_bytes() <= limits.most_bytes());
-    let own = limits.objects / limits.nodes;
+    let own_objects = limits.objects / limits.nodes;
     let mut inventory = Inventory::new(limits);
     for node in 0..limits.nodes {
-        let numbers = node * own..(node + 1) * own;
+        let numbers = node * own_objects..(node + 1) * own_objects;
         let ids: Vec<ObjectId> = numbers.map(|n| ObjectId::of(&n.to_le_bytes())).collect();
         inventory.set_node(&format!("node-{node}"), &ids).unwrap();
     }
-    assert_eq!(inventory.object_count(), own * limits.nodes);
+    assert_eq!(inventory.object_count(), own_objects * limits.nodes);
     assert!(inventory.memory_bytes() <= limits.most_bytes());
 }

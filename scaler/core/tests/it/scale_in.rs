@@ -147,15 +147,16 @@ fn policies_without_hysteresis_are_refused() {
 }
 
 fn instances() -> impl Strategy<Value = Vec<Running>> {
-    let one = (
+    let row = (
         1..100_u32,
         proptest::bool::weighted(0.2),
         1..9_u64,
         0..60_u64,
     );
-    proptest::collection::vec(one, 0..20).prop_map(|rows| {
-        let each = rows.into_iter().enumerate();
-        each.map(|(at, (rps, slow, own, load))| running(&format!("i{at}"), rps, slow, own, load))
+    proptest::collection::vec(row, 0..20).prop_map(|rows| {
+        let indexed = rows.into_iter().enumerate();
+        indexed
+            .map(|(at, (rps, slow, own, load))| running(&format!("i{at}"), rps, slow, own, load))
             .collect()
     })
 }
@@ -197,8 +198,8 @@ proptest! {
             for at in distinct.into_iter().rev() {
                 stay.remove(at);
             }
-            let each = (0..stay.len()).map(|at| capacity(&stay, &[at]));
-            prop_assert!(each.into_iter().all(|left| left < needed));
+            let capacities = (0..stay.len()).map(|at| capacity(&stay, &[at]));
+            prop_assert!(capacities.into_iter().all(|left| left < needed));
         }
     }
 }

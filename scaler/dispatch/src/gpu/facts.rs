@@ -138,7 +138,7 @@ impl GpuScheduler {
 
     /// Notes that the executor of a GPU does not answer. It gets nothing until
     /// [`restore_gpu`](Self::restore_gpu), and its memory counts as empty. Requests of its local queue
-    /// wait for any GPU again. The running request stays there: its own end tells whether it was
+    /// wait for any GPU again. The running request stays there: its own end shows whether it was
     /// served.
     pub fn suspend_gpu(&mut self, gpu: GpuId) {
         let Some(state) = self.pool.gpu_mut(gpu) else {

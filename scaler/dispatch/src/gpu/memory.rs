@@ -67,10 +67,10 @@ impl DeviceMemory {
     /// Makes the record agree with the models that are there, but for those that are pinned. Models
     /// without room in the record stay out of it.
     pub(crate) fn observe(&mut self, now_us: u64, there: &[(ModelId, &GpuModel)]) {
-        let found: BTreeSet<ModelId> = there.iter().map(|&(id, _)| id).collect();
+        let resident: BTreeSet<ModelId> = there.iter().map(|&(id, _)| id).collect();
         let known: Vec<ModelId> = self.models.keys().copied().collect();
         for id in known {
-            if !found.contains(&id) {
+            if !resident.contains(&id) {
                 if let Some(one) = self.models.get_mut(&id) {
                     one.held = false;
                 }
@@ -144,12 +144,12 @@ impl DeviceMemory {
         let Some(resident) = self.models.get(&id) else {
             return 0;
         };
-        let held = resident
+        resident
             .objects
             .iter()
-            .filter_map(|&object| self.objects.get(&self.key(id, object)));
-        held.filter(|held| held.models == 1)
-            .fold(0, |sum: u64, held| sum.saturating_add(held.bytes))
+            .filter_map(|&object| self.objects.get(&self.key(id, object)))
+            .filter(|object| object.models == 1)
+            .fold(0, |sum: u64, object| sum.saturating_add(object.bytes))
     }
 
     /// Adds a model that is being loaded, pinned. Calls `victim` for a model to evict until there
@@ -287,10 +287,10 @@ impl DeviceMemory {
             .filter(|&object| !other.objects.contains_key(&other.key(id, object)))
             .collect();
         let mut loaded = self.models.iter().filter(|(_, model)| model.loaded);
-        let found = loaded.find(|(_, model)| {
+        let holder = loaded.find(|(_, model)| {
             let has = |object| model.objects.binary_search(object).is_ok();
             missing.iter().all(has)
         });
-        found.map(|(&id, _)| id)
+        holder.map(|(&id, _)| id)
     }
 }

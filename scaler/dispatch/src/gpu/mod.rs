@@ -2,10 +2,10 @@
 //!
 //! Models stay in the host's memory; a request is bound to a GPU when it is dispatched. A
 //! [`GpuScheduler`] has the global queue, the GPUs with their local queues, and the record of
-//! which models are in which memory. Its owner tells it about requests, ends of loads, outcomes and
+//! which models are in which memory. Its owner passes on requests, ends of loads, outcomes and
 //! lost executors, and carries out what [`GpuScheduler::dispatch`] returns. A [`GpuPolicy`] decides.
 //! Like the rest of the crate it is pure: times are arguments. An owner that speaks with real
-//! executors also tells it what they report: GPUs, links, models and the content of memories.
+//! executors also passes on what they report: GPUs, links, models and the content of memories.
 //!
 //! **Guarantees.** No request is lost or given twice. A GPU executes one request at a time. No
 //! memory holds more than its capacity. A model stays while it is executed or copied from. Under

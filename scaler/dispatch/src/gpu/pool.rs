@@ -197,12 +197,12 @@ impl Pool {
     /// bytes per second.
     pub fn peer_source(&self, gpu: GpuId, id: ModelId) -> Option<(GpuId, ModelId, u64)> {
         let (own, model) = (self.gpu(gpu)?, self.model(id)?);
-        let found = self.topology.ids().filter_map(|other| {
+        let source = self.topology.ids().filter_map(|other| {
             let speed = *self.topology.peers.get(&(other, gpu))?;
             let there = self.gpu(other).filter(|entry| entry.available)?;
             let source = there.memory.source_for(id, model, &own.memory)?;
             Some((other, source, speed))
         });
-        found.max_by_key(|&(other, _, speed)| (speed, std::cmp::Reverse(other)))
+        source.max_by_key(|&(other, _, speed)| (speed, std::cmp::Reverse(other)))
     }
 }

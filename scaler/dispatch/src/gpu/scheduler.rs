@@ -227,11 +227,11 @@ impl GpuScheduler {
     /// GPU that executes the request.
     pub(super) fn gpu_of(&self, id: RequestId) -> Option<GpuId> {
         let mut all = self.pool.topology.ids().zip(&self.pool.gpus);
-        let found = all.find(|(_, state)| {
+        let state = all.find(|(_, state)| {
             let running = state.running.as_ref();
             running.is_some_and(|running| running.waited.request.id == id)
         });
-        found.map(|(gpu, _)| gpu)
+        state.map(|(gpu, _)| gpu)
     }
 
     /// Takes the running request of a GPU, with its pins.

@@ -112,10 +112,10 @@ fn next(
     let mut miss: Option<(usize, GpuId)> = None;
     for (_, at) in order {
         let request = queue.get(at)?.request;
-        let found = offers
+        let offer_of_model = offers
             .entry(request.model)
             .or_insert_with(|| offer(pool, &wanted, &request));
-        let Some(found) = *found else {
+        let Some(found) = *offer_of_model else {
             continue;
         };
         let before = ahead.entry(request.model).or_default();
@@ -228,15 +228,15 @@ fn ranked(pool: &Pool, wanted: &BTreeSet<ModelId>, gpu: GpuId) -> Vec<(bool, u64
         .memory
         .models()
         .filter(|(_, model)| !model.is_pinned());
-    let mut found: Vec<(bool, u64, ModelId)> = evictable
+    let mut ranked: Vec<(bool, u64, ModelId)> = evictable
         .map(|(id, _)| {
             let megabytes = state.memory.freed_by(id) / 1_000_000;
             let value = value_us(pool, gpu, id) / megabytes.max(1);
             (wanted.contains(&id), value, id)
         })
         .collect();
-    found.sort_unstable();
-    found
+    ranked.sort_unstable();
+    ranked
 }
 
 /// Time that the absence of the model is expected to cost, in microseconds.

@@ -153,11 +153,11 @@ fn requests_of_a_function_without_instances_wait_for_the_first() {
 #[test]
 fn a_request_expires_after_its_longest_wait_or_the_shorter_one_of_its_client() {
     let mut world = World::new(rules(200));
-    let own = world.offer(Some(30 * MS)).unwrap();
+    let limited = world.offer(Some(30 * MS)).unwrap();
     let usual = world.offer(None).unwrap();
     assert_eq!(world.dispatcher.next_us(), Some(world.now_us + 30 * MS));
     world.now_us += 30 * MS;
-    assert_eq!(world.expire(), [own]);
+    assert_eq!(world.expire(), [limited]);
     world.now_us += world.dispatcher.rules().wait_us;
     assert_eq!(world.expire(), [usual]);
     assert_eq!(world.dispatcher.next_us(), None);
@@ -233,7 +233,7 @@ fn a_request_goes_to_its_instances_alone_and_does_not_hold_up_the_others() {
     world.add(2, capacity(1, 1, 100));
     let first = world.offer_among(None, &[1]).unwrap();
     world.dispatch();
-    let held = world.offer_among(None, &[1]).unwrap();
+    let waiting = world.offer_among(None, &[1]).unwrap();
     assert!(
         world.dispatch().is_empty(),
         "the other has room, but not for it"
@@ -241,10 +241,10 @@ fn a_request_goes_to_its_instances_alone_and_does_not_hold_up_the_others() {
     world.offer(None).unwrap();
     world.dispatch();
     assert_eq!(given(&world, 2), [1, 1]);
-    assert_eq!(world.waiting.keys().collect::<Vec<_>>(), [&held]);
+    assert_eq!(world.waiting.keys().collect::<Vec<_>>(), [&waiting]);
     world.complete(first, Outcome::Served);
     let next = world.dispatch();
-    assert_eq!((next[0].request.0, next[0].instance.0), (held, 1));
+    assert_eq!((next[0].request.0, next[0].instance.0), (waiting, 1));
 }
 
 #[test]

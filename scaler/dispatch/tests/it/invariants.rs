@@ -23,7 +23,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let which = 0..64_usize;
     let instance = 0..6_u64;
     let wait = proptest::option::weighted(0.3, 0..2_000 * MS);
-    let one = prop_oneof![
+    let event = prop_oneof![
         3 => (wait.clone(), proptest::collection::vec(instance.clone(), 0..3)).prop_map(|(wait, among)| Event::OfferAmong(wait, among)),
         8 => (1..12_u8, wait).prop_map(|(count, wait)| Event::Offer(count, wait)),
         6 => (0..400 * MS).prop_map(Event::Wait),
@@ -35,7 +35,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => instance.prop_map(Event::Remove),
         1 => (1..4_u32).prop_map(Event::Gateways),
     ];
-    proptest::collection::vec(one, 0..120)
+    proptest::collection::vec(event, 0..120)
 }
 
 fn nth(keys: impl ExactSizeIterator<Item = u64>, at: usize) -> Option<u64> {

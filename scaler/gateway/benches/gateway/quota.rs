@@ -9,7 +9,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// Short, so that a request is not held up for long where the quota is used up.
 const PERIOD_US: u64 = 10_000;
 
-/// A cgroup for processes with quotas, each in one of its own. It is removed when this is dropped, after
+/// A cgroup for processes with quotas, each in a separate one. It is removed when this is dropped, after
 /// the processes.
 #[derive(Debug)]
 pub struct Quotas {

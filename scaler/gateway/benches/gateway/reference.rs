@@ -66,16 +66,16 @@ impl Instances {
                 batch_wait_ms: if batch > 1 { BATCH_WAIT_MS } else { 0 },
                 weight: 1,
             };
-            let mut one = Instance {
+            let mut instance = Instance {
                 cpus,
                 rate: 0.0,
                 target,
                 child,
             };
-            one.ready().await?;
+            instance.ready().await?;
             // After the start, most of which is imports.
-            quotas.limit(one.child.id(), cpus)?;
-            all.push(one);
+            quotas.limit(instance.child.id(), cpus)?;
+            all.push(instance);
         }
         // All at once: they share caches and memory, and each alone is faster.
         let mut measured = JoinSet::new();

@@ -54,7 +54,7 @@ pub struct Reference {
 
 impl Reference {
     pub fn of(instances: &Instances) -> Self {
-        let each = instances.all.iter().map(|instance| {
+        let rows = instances.all.iter().map(|instance| {
             json!({
                 "cpus": instance.cpus,
                 "batch": instance.target.batch,
@@ -65,7 +65,7 @@ impl Reference {
         });
         Self {
             objective_ms: instances.objective().as_millis() as u64,
-            instances: each.collect(),
+            instances: rows.collect(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Instances as proxies are told of them.
+//! Instances in the form that proxies take.
 
 use std::net::SocketAddr;
 

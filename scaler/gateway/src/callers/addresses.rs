@@ -10,7 +10,7 @@ use tetris_scaler::state::Key;
 use tetris_service_kit::clients::Clients;
 use tokio::sync::watch;
 
-/// Longest wait for news of a pod: its first requests can come before the kubelet has told its address.
+/// Longest wait for news of a pod: its first requests can come before the kubelet has published its address.
 const NEWS: Duration = Duration::from_secs(3);
 /// Largest number of requests that wait for news, and of those from one address.
 const WAITING: usize = 1_024;
@@ -88,7 +88,7 @@ fn namespace(known: Option<&ByAddress>, address: IpAddr) -> Option<Arc<str>> {
 pub(crate) struct PodAddresses(Vec<IpAddr>);
 
 impl PodAddresses {
-    /// Reads a pod; returns `None` for one that has no address of its own (yet, or any more). Pods in the network of their
+    /// Reads a pod; returns `None` for one that has no address (yet, or any more). Pods in the network of their
     /// node share its address with all other processes there.
     pub(crate) fn read(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref()?;
@@ -154,10 +154,10 @@ mod tests {
             (key, at(address))
         });
         addresses.set(&BTreeMap::from(pods));
-        let found = |text: &str| addresses.namespace(text.parse().unwrap());
-        assert_eq!(found("10.0.0.1").as_deref(), Some("search"));
-        assert_eq!(found("::ffff:10.0.0.1").as_deref(), Some("search"));
-        assert_eq!(found("10.0.0.2"), None);
-        assert_eq!(found("10.0.0.3"), None);
+        let namespace_of = |text: &str| addresses.namespace(text.parse().unwrap());
+        assert_eq!(namespace_of("10.0.0.1").as_deref(), Some("search"));
+        assert_eq!(namespace_of("::ffff:10.0.0.1").as_deref(), Some("search"));
+        assert_eq!(namespace_of("10.0.0.2"), None);
+        assert_eq!(namespace_of("10.0.0.3"), None);
     }
 }

@@ -124,13 +124,13 @@ const OF_SEARCH: &str = "system:serviceaccount:search:client";
 #[tokio::test(start_paused = true)]
 async fn pods_are_admitted_by_their_namespace() {
     let scene = Scene::new();
-    let own = known(&["search"], &[]);
+    let callers = known(&["search"], &[]);
     for (allowed, peer, expected) in [
-        (&own, SEARCH, 200),
-        (&own, WEB, 403),
-        (&own, INGRESS, 401),
-        (&own, OUTSIDE, 401),
-        (&own, "127.0.0.1", 401),
+        (&callers, SEARCH, 200),
+        (&callers, WEB, 403),
+        (&callers, INGRESS, 401),
+        (&callers, OUTSIDE, 401),
+        (&callers, "127.0.0.1", 401),
         (&known(&["search", "web"], &[]), WEB, 200),
         (&known(&["search", "*"], &[]), WEB, 200),
         (&known(&["search", "*"], &[]), OUTSIDE, 401),
@@ -145,9 +145,9 @@ async fn pods_are_admitted_by_their_namespace() {
 #[tokio::test(start_paused = true)]
 async fn the_first_request_of_a_pod_waits_for_its_address() {
     let scene = Scene::new();
-    let own = known(&["search"], &[]);
+    let callers = known(&["search"], &[]);
     let mut headers = HeaderMap::new();
-    let asked = scene.ask(&own, NEW, &mut headers);
+    let asked = scene.ask(&callers, NEW, &mut headers);
     let told = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let pods = [("search", NEW)].map(pod_at);
@@ -158,7 +158,7 @@ async fn the_first_request_of_a_pod_waits_for_its_address() {
     assert_eq!((status, begun.elapsed().as_secs()), (200, 1));
     // A caller that stays unknown is refused; as many wait at once as may.
     let waiting = (0..70).map(|_| async {
-        let status = scene.ask(&own, OUTSIDE, &mut HeaderMap::new()).await;
+        let status = scene.ask(&callers, OUTSIDE, &mut HeaderMap::new()).await;
         (status, begun.elapsed().as_secs())
     });
     let refused = futures::future::join_all(waiting).await;
@@ -175,7 +175,7 @@ async fn the_first_request_of_a_pod_waits_for_its_address() {
 #[tokio::test(start_paused = true)]
 async fn only_a_trusted_proxy_says_for_whom_it_asks() {
     let scene = Scene::new();
-    let own = known(&["search"], &[]);
+    let callers = known(&["search"], &[]);
     for (peer, forwarded, expected) in [
         (INGRESS, SEARCH, 200),
         (INGRESS, WEB, 403),
@@ -185,7 +185,7 @@ async fn only_a_trusted_proxy_says_for_whom_it_asks() {
     ] {
         let mut headers = HeaderMap::new();
         headers.insert("x-forwarded-for", forwarded.parse().unwrap());
-        let status = scene.ask(&own, peer, &mut headers).await;
+        let status = scene.ask(&callers, peer, &mut headers).await;
         assert_eq!(status, expected, "{peer} for {forwarded}");
     }
 }
@@ -193,7 +193,7 @@ async fn only_a_trusted_proxy_says_for_whom_it_asks() {
 #[tokio::test(start_paused = true)]
 async fn accounts_are_admitted_by_tokens_which_no_instance_gets() {
     let scene = Scene::new();
-    let own = known(&["search"], &["alice"]);
+    let callers = known(&["search"], &["alice"]);
     for (account, signature, expected) in [
         (OF_SEARCH, "ok", 200),
         ("alice", "ok", 200),
@@ -202,41 +202,41 @@ async fn accounts_are_admitted_by_tokens_which_no_instance_gets() {
         ("search", "ok", 403),
     ] {
         let mut headers = head(&token(account, signature));
-        let status = scene.ask(&own, OUTSIDE, &mut headers).await;
+        let status = scene.ask(&callers, OUTSIDE, &mut headers).await;
         assert_eq!(status, expected, "{account}");
         assert!(headers.is_empty(), "the token of {account} stays");
     }
     // A pod of another namespace may have a token, too.
     let mut headers = head(&token(OF_SEARCH, "ok"));
-    assert_eq!(scene.ask(&own, WEB, &mut headers).await, 200);
+    assert_eq!(scene.ask(&callers, WEB, &mut headers).await, 200);
     // One that is not needed is taken away as well.
     let mut headers = head(&token(OF_WEB, "ok"));
-    assert_eq!(scene.ask(&own, SEARCH, &mut headers).await, 200);
+    assert_eq!(scene.ask(&callers, SEARCH, &mut headers).await, 200);
     assert!(headers.is_empty());
     // The key of an instance's own API is not the gateway's.
     let mut headers = head("sk-secret");
-    assert_eq!(scene.ask(&own, SEARCH, &mut headers).await, 200);
-    assert_eq!(scene.ask(&own, OUTSIDE, &mut headers).await, 401);
+    assert_eq!(scene.ask(&callers, SEARCH, &mut headers).await, 200);
+    assert_eq!(scene.ask(&callers, OUTSIDE, &mut headers).await, 401);
     assert_eq!(headers.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_token_is_reviewed_once_and_a_forged_one_puts_its_address_off() {
     let scene = Scene::new();
-    let own = known(&["search"], &[]);
+    let callers = known(&["search"], &[]);
     for _ in 0..10 {
         let mut headers = head(&token(OF_SEARCH, "ok"));
-        assert_eq!(scene.ask(&own, OUTSIDE, &mut headers).await, 200);
+        assert_eq!(scene.ask(&callers, OUTSIDE, &mut headers).await, 200);
     }
     assert_eq!(scene.server.asked.load(Ordering::Relaxed), 1);
     let mut forged = head(&token(OF_SEARCH, "forged"));
-    assert_eq!(scene.ask(&own, OUTSIDE, &mut forged).await, 401);
+    assert_eq!(scene.ask(&callers, OUTSIDE, &mut forged).await, 401);
     let mut again = head(&token(OF_SEARCH, "again"));
-    assert_eq!(scene.ask(&own, OUTSIDE, &mut again).await, 429);
+    assert_eq!(scene.ask(&callers, OUTSIDE, &mut again).await, 429);
     // Those who were admitted do not suffer from it.
     let mut headers = head(&token(OF_SEARCH, "ok"));
-    assert_eq!(scene.ask(&own, OUTSIDE, &mut headers).await, 200);
+    assert_eq!(scene.ask(&callers, OUTSIDE, &mut headers).await, 200);
     scene.server.is_away.store(true, Ordering::Relaxed);
     let mut other = head(&token("alice", "ok"));
-    assert_eq!(scene.ask(&own, "203.0.113.10", &mut other).await, 503);
+    assert_eq!(scene.ask(&callers, "203.0.113.10", &mut other).await, 503);
 }

@@ -37,7 +37,7 @@ pub(super) fn take(headers: &mut HeaderMap, audience: &str) -> Option<String> {
     Some(token)
 }
 
-/// Returns true if a token says that it is for `audience`. Only the API server knows if it is right.
+/// Returns true if a token claims to be for `audience`. Only the API server knows if it is right.
 fn is_for(token: &str, audience: &str) -> bool {
     let Some(payload) = token.split('.').nth(1) else {
         return false;

@@ -75,7 +75,7 @@ impl Cluster {
         }
     }
 
-    /// Keeps the routes of `proxy` up to date, for ever. `ready` is told of the first complete ones.
+    /// Keeps the routes of `proxy` up to date, for ever. `ready` receives the first complete ones.
     pub(crate) async fn run(&self, proxy: &Proxy, ready: impl FnOnce()) {
         let config = || Config::default().page_size(PAGE);
         let (client, changed) = (&self.client, &self.changed);
@@ -132,7 +132,7 @@ impl Cluster {
         );
     }
 
-    /// Tells the addresses of all pods to those who know callers by them.
+    /// Passes the addresses of all pods to those who know callers by them.
     async fn publish_addresses(&self) {
         loop {
             self.addresses_changed.notified().await;
@@ -185,7 +185,5 @@ fn dynamic<K: Resource<DynamicType = ()>>(client: &Client) -> Api<DynamicObject>
 /// Creates a client of the API server that the environment configures.
 pub(crate) use tetris_scaler::run::client;
 
-#[cfg(test)]
-mod outage;
 #[cfg(test)]
 mod tests;

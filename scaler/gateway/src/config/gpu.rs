@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tetris_conventions::duration;
 use tetris_scaler::resources::{FieldProblem, ServedPaths};
 use tetris_scaler_dispatch::gpu::{GpuPolicy, LoadBalancing, SharingRules};
+use tetris_units::duration;
 
 use super::fields::{self, least};
 use crate::gpu::{ExecutorAddresses, MemberRules, OrdersAddress};
@@ -162,17 +162,18 @@ impl GpuPoolConfig {
     pub(crate) fn addresses(&self) -> Vec<ExecutorAddresses> {
         let token_file: Option<Arc<std::path::Path>> = self.token_file.as_deref().map(Arc::from);
         let orders = self.orders.iter().map(Some).chain(std::iter::repeat(None));
-        let each = self.executors.iter().zip(orders);
-        each.map(|(&requests, orders)| ExecutorAddresses {
-            requests,
-            orders: orders
-                .zip(token_file.clone())
-                .map(|(&address, token_file)| OrdersAddress {
-                    address,
-                    token_file,
-                }),
-        })
-        .collect()
+        let addresses = self.executors.iter().zip(orders);
+        addresses
+            .map(|(&requests, orders)| ExecutorAddresses {
+                requests,
+                orders: orders
+                    .zip(token_file.clone())
+                    .map(|(&address, token_file)| OrdersAddress {
+                        address,
+                        token_file,
+                    }),
+            })
+            .collect()
     }
 
     fn check_orders(&self, field: impl Fn(&str) -> String) -> Result<(), FieldProblem> {
@@ -185,13 +186,13 @@ impl GpuPoolConfig {
             return Err(FieldProblem::new(field("orders"), problem));
         }
         if self.orders.is_empty() != self.token_file.is_none() {
-            let found = if self.orders.is_empty() {
+            let set_field = if self.orders.is_empty() {
                 "token_file"
             } else {
                 "orders"
             };
             let problem = "expected both of `orders` and `token_file`, or neither";
-            return Err(FieldProblem::new(field(found), problem));
+            return Err(FieldProblem::new(field(set_field), problem));
         }
         let mut addresses = HashSet::new();
         for (at, address) in self.orders.iter().enumerate() {
@@ -247,7 +248,7 @@ impl GpuFunctionConfig {
 /// A duration in milliseconds that may be left out.
 mod optional_ms {
     use serde::Deserializer;
-    use tetris_conventions::duration;
+    use tetris_units::duration;
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
         duration::milliseconds::deserialize(from).map(Some)
@@ -307,7 +308,7 @@ model = "minilm"
         assert!(without.iter().all(|executor| executor.orders.is_none()));
         let orders = "orders = [\"127.0.0.1:9001\", \"127.0.0.1:9002\"]";
         let with = pool(&format!("{orders}\ntoken_file = \"/run/token\"")).unwrap();
-        let found: Vec<_> = with
+        let addresses: Vec<_> = with
             .iter()
             .map(|executor| {
                 let orders = executor.orders.as_ref().unwrap();
@@ -319,7 +320,7 @@ model = "minilm"
             })
             .collect();
         assert_eq!(
-            found,
+            addresses,
             [
                 (8001, 9001, Some("/run/token")),
                 (8002, 9002, Some("/run/token"))

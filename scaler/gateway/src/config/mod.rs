@@ -15,10 +15,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tetris_conventions::{duration, size};
 use tetris_scaler::resources::{FieldProblem, ServedPaths};
 use tetris_scaler_core::Slo;
 use tetris_scaler_dispatch::Rules;
+use tetris_units::{duration, size};
 
 pub use callers::CallersConfig;
 pub use error::{ConfigError, ConfigProblem};
@@ -125,7 +125,7 @@ pub struct Timeouts {
     /// Longest pause within a response's body.
     #[serde(rename = "idle", with = "duration::milliseconds")]
     pub idle_ms: u64,
-    /// Time for which a gateway that stops takes requests still, and tells clients to connect
+    /// Time for which a gateway that stops takes requests still, and asks clients to connect
     /// elsewhere.
     #[serde(rename = "farewell", with = "duration::milliseconds")]
     pub farewell_ms: u64,
@@ -354,8 +354,8 @@ fn shown(message: &str) -> String {
 }
 
 fn bytes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    let found = size::deserialize(deserializer)?;
-    usize::try_from(found).map_err(serde::de::Error::custom)
+    let bytes = size::deserialize(deserializer)?;
+    usize::try_from(bytes).map_err(serde::de::Error::custom)
 }
 
 fn some_bytes<'de, D: serde::Deserializer<'de>>(

@@ -34,7 +34,7 @@ pub struct Function {
 /// Servers of a function.
 #[derive(Debug)]
 enum Service {
-    /// Instances of its own.
+    /// Instances of this function.
     Instances(InstanceQueue),
     /// A pool of GPUs, which other functions use as well.
     Gpus(Member),
@@ -91,7 +91,7 @@ impl Function {
         }
     }
 
-    /// Replaces the list of its own instances. Those that are gone keep the requests that they have.
+    /// Replaces the list of this function's instances. Those that are gone keep the requests that they have.
     pub fn set_instances(&self, instances: &[Instance]) {
         if let Service::Instances(queue) = &self.service {
             queue.set_instances(instances);
@@ -158,7 +158,7 @@ impl Function {
         }
     }
 
-    /// Loads of its own instances.
+    /// Loads of this function's instances.
     pub fn endpoints(&self) -> Vec<EndpointLoad> {
         match &self.service {
             Service::Instances(queue) => queue.endpoints(),

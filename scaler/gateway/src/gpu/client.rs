@@ -159,7 +159,7 @@ enum ReadError {
     Broken(hyper::Error),
 }
 
-/// Reads an answer into memory of its own: the pieces in which it comes may take much more than their bytes.
+/// Reads an answer into one buffer: the pieces in which it comes may take much more than their bytes.
 async fn read(
     body: &mut Incoming,
     most: usize,

@@ -1,8 +1,8 @@
-//! Device of an executor, as its last page told it.
+//! Device of an executor, as its last page reported it.
 
 use super::status::LinkStatus;
 
-/// Facts about its device that an executor's last page told.
+/// Facts about its device that an executor's last page reported.
 #[derive(Debug)]
 pub(super) struct Device {
     pub uuid: Box<str>,
@@ -15,8 +15,8 @@ pub(super) struct Device {
 
 impl Device {
     pub(super) fn has_links(&self, found: &[LinkStatus<'_>]) -> bool {
-        let found = found.iter().map(|link| (&*link.to, link.bytes_per_second));
+        let reported = found.iter().map(|link| (&*link.to, link.bytes_per_second));
         let links = self.links.iter().map(|(to, speed)| (&**to, *speed));
-        links.eq(found)
+        links.eq(reported)
     }
 }

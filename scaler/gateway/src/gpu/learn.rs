@@ -1,4 +1,4 @@
-//! Facts that an executor's page tells: its GPU, its models, and the content of the memory.
+//! Facts in an executor's page: its GPU, its models, and the content of the memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::status::{GpuStatus, ModelStatus, Residency, shown};
 /// 3.0 with 16 lanes.
 const UNMEASURED: u64 = 12_000_000_000;
 
-/// Devices differ by at most this factor from a typical one of their pool. One executor that tells less would otherwise have
+/// Devices differ by at most this factor from a typical one of their pool. One executor that reports less would otherwise have
 /// requests refused that the others could answer in time.
 const PLAUSIBLE: u64 = 4;
 
@@ -62,11 +62,11 @@ impl State {
 
     /// Models of the pool that an executor serves.
     fn served<'a, 'b>(&self, status: &'b GpuStatus<'a>) -> BTreeMap<ModelId, &'b ModelStatus<'a>> {
-        let found = status.models.iter().filter_map(|model| {
+        let served = status.models.iter().filter_map(|model| {
             let id = self.models.find(&model.name)?;
             Some((id, model))
         });
-        found.collect()
+        served.collect()
     }
 
     /// Takes a page, with the contents that are new. Returns orders for models that the record does not have.
@@ -185,14 +185,14 @@ impl State {
                 continue;
             }
             let links = known.device.iter().flat_map(|device| &device.links);
-            let found: Vec<(GpuId, u64)> = links
+            let speeds: Vec<(GpuId, u64)> = links
                 .filter_map(|(to, speed)| Some((*gpus.get(&**to)?, *speed)))
                 .collect();
-            self.scheduler.set_links(gpu, &found);
+            self.scheduler.set_links(gpu, &speeds);
         }
     }
 
-    /// Forgets all that an executor has told.
+    /// Forgets all that an executor has reported.
     pub(super) fn forget(&mut self, gpu: GpuId) {
         let Some(known) = self.executors.get_mut(&gpu) else {
             return;
@@ -413,7 +413,7 @@ mod tests {
             let gpus = executors.iter().map(|executor| executor.gpu);
             gpus.map(|gpu| state.scheduler.serves(gpu, id)).collect()
         };
-        // It tells another content on every page, and is asked for no parts.
+        // It reports another content on every page, and is asked for no parts.
         for round in 0..50 {
             tell(
                 &mut state,
@@ -480,10 +480,10 @@ mod tests {
         assert_eq!(expected_bandwidth(Vec::new()), UNMEASURED);
         assert_eq!(expected_bandwidth(vec![50 * GB]), 50 * GB);
         assert_eq!(expected_bandwidth(vec![50 * GB, 20 * GB, 55 * GB]), 20 * GB);
-        // One that tells a byte per second holds nothing up.
+        // One that reports a byte per second holds nothing up.
         assert_eq!(expected_bandwidth(vec![1, 50 * GB]), 50 * GB / 4);
         assert_eq!(expected_bandwidth(vec![52 * GB, 1, 50 * GB]), 50 * GB / 4);
-        // Nor does one of three that tells more than there is change what is expected.
+        // Nor does one of three that reports more than there is change what is expected.
         assert_eq!(
             expected_bandwidth(vec![u64::MAX, 50 * GB, 52 * GB]),
             50 * GB

@@ -1,4 +1,4 @@
-//! Limits on the facts that executors tell: an executor is not trusted with the gateway's memory.
+//! Limits on the facts that executors report: an executor is not trusted with the gateway's memory.
 
 /// Longest name of a node, switch, device or model, and longest identity of a content, in bytes. Kubernetes allows 253 for a
 /// node.

@@ -96,8 +96,8 @@ impl Member {
         };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (name, rest) = rest.split_at(end);
-        let own = [&self.rules.model, &function.name];
-        if !own
+        let names = [&self.rules.model, &function.name];
+        if !names
             .into_iter()
             .chain(&self.rules.aliases)
             .any(|entry| entry == name)

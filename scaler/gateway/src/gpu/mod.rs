@@ -1,16 +1,16 @@
 //! Pools of GPUs: requests of many functions wait in one queue, and are bound to a GPU when they are
 //! dispatched.
 //!
-//! The decisions are those of [`tetris_scaler_dispatch::gpu`]. This part carries them out and tells
+//! The decisions are those of [`tetris_scaler_dispatch::gpu`]. This part carries them out and informs
 //! that library what has happened.
 //!
 //! - [`status`], `text`: the page of an executor, a server bound to one GPU
-//! - `limits`: limits on the facts that executors tell
+//! - `limits`: limits on the facts that executors report
 //! - `client`: requests of the gateway's own to executors
 //! - `executor`: an executor
 //! - `state`, `learn`, `shared`: the scheduler, the facts that pages tell it, and its lock
 //! - `device`: the device of an executor
-//! - `models`, `contents`, `places`: the names and contents that executors tell, as numbers
+//! - `models`, `contents`, `places`: the names and contents that executors report, as numbers
 //! - `timer`, `follow`: the pool's tasks, for refusals by time and for pages
 //! - `grant`: a request that waits, and the right to send it
 //! - `pool`, `member`: the pool, and a function of it
@@ -22,7 +22,7 @@
 //! another GPU can have it.
 //!
 //! **Guarantees.** An executor cannot make the gateway hold more than its limits allow: a page above a limit is refused, and the
-//! executor gets no requests. Names that no executor tells are forgotten, and an executor that leaves the configuration is, too.
+//! executor gets no requests. Names that no executor reports are forgotten, and an executor that leaves the configuration is, too.
 
 mod client;
 mod contents;

@@ -8,7 +8,7 @@ use super::limits::PARTS_OF_POOL;
 use super::page_error::PageError;
 
 /// Models of the functions of a pool. Their numbers stay the same for its life. A model has the content that most
-/// executors tell, so that a single one does not change what the others have. A content is forgotten once no executor tells
+/// executors report, so that a single one does not change what the others have. A content is forgotten once no executor reports
 /// it.
 #[derive(Debug, Default)]
 pub(super) struct Models {
@@ -28,7 +28,7 @@ struct Known {
     times: Times,
 }
 
-/// Content of a model, which executors have told.
+/// Content of a model, which executors have reported.
 #[derive(Debug)]
 struct Content {
     identity: Box<str>,
@@ -36,7 +36,7 @@ struct Content {
     parts: usize,
 }
 
-/// Standing of a content that an executor tells.
+/// Standing of a content that an executor reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// Its parts are known.
@@ -110,7 +110,7 @@ impl Models {
         })
     }
 
-    /// Notes the content that an executor tells.
+    /// Notes the content that an executor reports.
     pub(super) fn tell(&mut self, id: ModelId, gpu: GpuId, identity: &str) -> Told {
         let Some(known) = self.all.get_mut(id.0 as usize) else {
             return Told::Other;
@@ -148,7 +148,7 @@ impl Models {
         }
     }
 
-    /// Takes a new content of a model, which an executor tells.
+    /// Takes a new content of a model, which an executor reports.
     ///
     /// # Errors
     ///

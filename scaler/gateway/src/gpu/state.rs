@@ -67,7 +67,7 @@ pub(super) struct Known {
     /// Number of changes that the gateway made. A page asked for before the last one does not
     /// tell what is in the memory.
     pub changes: u64,
-    /// Request whose orders it was not yet seen to take. Meanwhile no page tells what is in the memory.
+    /// Request whose orders it was not yet seen to take. Meanwhile no page shows what is in the memory.
     pub orders_for: Option<RequestId>,
     /// Facts of its last page.
     pub device: Option<Device>,
@@ -173,7 +173,7 @@ impl State {
         executor
     }
 
-    /// Drops an executor that has left the configuration, with all that it has told; the rest of it once its request has ended.
+    /// Drops an executor that has left the configuration, with all that it has reported; the rest of it once its request has ended.
     pub(super) fn leave(&mut self, gpu: GpuId) {
         self.lost(gpu, "the configuration does not have it any more");
         self.forget(gpu);
@@ -282,8 +282,9 @@ impl State {
         {
             known.orders_for = Some(id);
         }
-        let held = self.requests.get_mut(&id);
-        let place = held.map(|held| std::mem::replace(&mut held.place, Place::Running(gpu)));
+        let request = self.requests.get_mut(&id);
+        let place =
+            request.map(|request| std::mem::replace(&mut request.place, Place::Running(gpu)));
         let taken = match (place, given) {
             (Some(Place::Waiting(sender)), Some(given)) => sender.send(Ok(given)).is_ok(),
             _ => false,
@@ -341,8 +342,8 @@ impl State {
         id: RequestId,
         outcome: Outcome,
     ) -> Option<Unload> {
-        let held = self.requests.remove(&id)?;
-        let Place::Running(gpu) = held.place else {
+        let request = self.requests.remove(&id)?;
+        let Place::Running(gpu) = request.place else {
             return None;
         };
         let moved = match outcome {
@@ -377,12 +378,12 @@ impl State {
         id: RequestId,
         reason: &GivenBack,
     ) -> Option<oneshot::Receiver<Answer>> {
-        let held = self.requests.get_mut(&id)?;
-        let Place::Running(gpu) = held.place else {
+        let request = self.requests.get_mut(&id)?;
+        let Place::Running(gpu) = request.place else {
             return None;
         };
         let (sender, receiver) = oneshot::channel();
-        held.place = Place::Waiting(sender);
+        request.place = Place::Waiting(sender);
         self.totals.given_back += 1;
         self.scheduler.give_back(now_us, id);
         match reason {
@@ -457,8 +458,8 @@ impl State {
     /// that wait.
     pub(super) fn load_of(&self, function: u32) -> (usize, usize, Option<u64>) {
         let all = self.requests.values();
-        let own = all.filter(|held| held.request.function == function);
-        own.fold((0, 0, None), |(waiting, running, first), held| {
+        let of_function = all.filter(|held| held.request.function == function);
+        of_function.fold((0, 0, None), |(waiting, running, first), held| {
             match held.place {
                 Place::Running(_) => (waiting, running + 1, first),
                 Place::Waiting(_) => {

@@ -29,7 +29,7 @@ pub struct GpuStatus<'a> {
     /// Measured bandwidth from the host, in bytes per second; `None` until it was measured.
     #[serde(default)]
     pub bytes_per_second: Option<u64>,
-    /// Switch between GPU and host, within the node; `None` for one of its own.
+    /// Switch between GPU and host, within the node; `None` for a switch without a name.
     #[serde(borrow, default)]
     pub switch: Option<Name<'a>>,
     /// Links to other GPUs.
@@ -67,7 +67,7 @@ pub struct ModelStatus<'a> {
     pub model: Name<'a>,
     /// Place of its weights.
     pub state: Residency,
-    /// True if the executor keeps it on the GPU, until it is told to unload it.
+    /// True if the executor keeps it on the GPU, until it is asked to unload it.
     #[serde(default = "yes")]
     pub held: bool,
     /// Parts by content, not read yet. Left out with `?parts=false`.

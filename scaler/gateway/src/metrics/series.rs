@@ -65,7 +65,7 @@ impl FunctionSeries {
             .configurations
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let one = known.entry(configuration.to_owned()).or_insert_with(|| {
+        let series = known.entry(configuration.to_owned()).or_insert_with(|| {
             let mut labels = self.labels.clone();
             labels.push(("configuration", configuration.to_owned()));
             Arc::new(ConfigurationSeries {
@@ -74,6 +74,6 @@ impl FunctionSeries {
                 latencies: OnceLock::new(),
             })
         });
-        Arc::clone(one)
+        Arc::clone(series)
     }
 }

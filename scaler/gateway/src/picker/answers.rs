@@ -152,16 +152,19 @@ mod tests {
     #[tokio::test]
     async fn answers_and_the_status_of_the_end_are_written() {
         let answer = answer::request_headers(None);
-        let found = frames(vec![Ok(answer.clone())]).await;
-        assert_eq!(found.len(), 2);
-        let bytes = found[0].data_ref().unwrap();
+        let frames_written = frames(vec![Ok(answer.clone())]).await;
+        assert_eq!(frames_written.len(), 2);
+        let bytes = frames_written[0].data_ref().unwrap();
         assert_eq!((bytes[0], bytes[4] as usize), (0, bytes.len() - PREFIX));
-        assert_eq!(decoded(&found[0]), answer);
-        assert_eq!(found[1].trailers_ref().unwrap()["grpc-status"], "0");
+        assert_eq!(decoded(&frames_written[0]), answer);
+        assert_eq!(
+            frames_written[1].trailers_ref().unwrap()["grpc-status"],
+            "0"
+        );
 
-        let found = frames(vec![Err(Status::invalid_argument("a")), Ok(answer)]).await;
-        assert_eq!(found.len(), 1, "nothing follows the status");
-        assert_eq!(found[0].trailers_ref().unwrap()["grpc-status"], "3");
+        let written = frames(vec![Err(Status::invalid_argument("a")), Ok(answer)]).await;
+        assert_eq!(written.len(), 1, "nothing follows the status");
+        assert_eq!(written[0].trailers_ref().unwrap()["grpc-status"], "3");
     }
 
     #[tokio::test]
@@ -172,10 +175,10 @@ mod tests {
                 body: Bytes::from(body.clone()),
                 end_of_stream: true,
             };
-            let found = frames(vec![Ok(answer::plain(wrap(answer::body(part, true))))]).await;
-            assert_eq!(found.len(), 4);
+            let written = frames(vec![Ok(answer::plain(wrap(answer::body(part, true))))]).await;
+            assert_eq!(written.len(), 4);
             let mut whole = Vec::new();
-            for (number, frame) in found.iter().take(3).enumerate() {
+            for (number, frame) in written.iter().take(3).enumerate() {
                 let Some(Answer::RequestBody(body) | Answer::ResponseBody(body)) =
                     decoded(frame).response
                 else {

@@ -242,7 +242,7 @@ pub(super) async fn serve(
                     (idle_since, seen) = (Instant::now(), ended.unwrap_or(seen));
                 }
                 let is_idle = ended.is_some() && idle_since.elapsed() >= head;
-                // It has as long again to go once it was told to.
+                // It has as long again to go after the request to.
                 if is_idle && (stopping || seen == 0) {
                     return;
                 }

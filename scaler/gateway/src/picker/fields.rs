@@ -205,8 +205,8 @@ mod tests {
             Part::RequestTrailers(trailers.clone()),
             Part::ResponseTrailers(trailers),
         ] {
-            let found = of(part);
-            assert_eq!((found.fields, found.head_bytes), (3, 18));
+            let parts = of(part);
+            assert_eq!((parts.fields, parts.head_bytes), (3, 18));
         }
         let body = HttpBody {
             body: b"12345"[..].into(),
@@ -246,8 +246,8 @@ mod tests {
             metadata_context: Some(metadata),
             ..ProcessingRequest::default()
         };
-        let found = Parts::of(&message.encode_to_vec()).unwrap();
-        assert_eq!((found.values, found.metadata_bytes), (13, length));
+        let parts = Parts::of(&message.encode_to_vec()).unwrap();
+        assert_eq!((parts.values, parts.metadata_bytes), (13, length));
     }
 
     #[test]

@@ -31,8 +31,9 @@ pub fn request(head: &HttpHeaders) -> Result<Request<()>, Problem> {
                     .map_err(|_| bad("`:method`: expected a method".to_owned()))?;
             }
             ":path" => {
-                let found = PathAndQuery::try_from(value.as_bytes());
-                path = Some(found.map_err(|_| bad("`:path`: expected a path".to_owned()))?);
+                path = Some(path_of(value.as_bytes()).ok_or_else(|| {
+                    bad("`:path`: expected a path without a fragment".to_owned())
+                })?);
             }
             ":authority" => {
                 request.headers_mut().append(HOST, value);
@@ -54,6 +55,14 @@ pub fn request(head: &HttpHeaders) -> Result<Request<()>, Problem> {
     let (parts, ()) = request.into_parts();
     headers::check(&parts)?;
     Ok(Request::from_parts(parts, ()))
+}
+
+/// Reads a path. `PathAndQuery` would cut off a fragment, which the data plane sends on: the instance would get another
+/// path than the one that was checked.
+fn path_of(value: &[u8]) -> Option<PathAndQuery> {
+    let is_path = value.starts_with(b"/") || value == b"*";
+    let is_whole = is_path && !value.contains(&b'#');
+    is_whole.then(|| PathAndQuery::try_from(value).ok())?
 }
 
 /// Reads the status of a response.
@@ -96,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_head_has_method_path_and_host() {
-        let found = request(&head(&[
+        let request_head = request(&head(&[
             (":method", b"POST"),
             (":path", b"/v1/x?y"),
             (":authority", b"embed"),
@@ -104,7 +113,7 @@ mod tests {
             ("a", b"\xff"),
         ]))
         .unwrap();
-        let (parts, ()) = found.into_parts();
+        let (parts, ()) = request_head.into_parts();
         assert_eq!(
             (parts.method, parts.uri.to_string()),
             (Method::POST, "/v1/x?y".to_owned())
@@ -119,6 +128,9 @@ mod tests {
         for wrong in [
             head(&[]),
             head(&[(":path", b"no path")]),
+            head(&[(":path", b"#/v1/x")]),
+            head(&[(":path", b"/v1/x#/../repository")]),
+            head(&[(":path", b"**")]),
             head(&[path, (":method", b"A B")]),
             head(&[path, (":method", b"CONNECT")]),
             head(&[path, ("a b", b"")]),

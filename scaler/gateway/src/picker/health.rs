@@ -67,8 +67,8 @@ mod tests {
             ("liveness", ServingStatus::Serving),
         ] {
             let service = service.to_owned();
-            let found = checks.check(Request::new(HealthCheckRequest { service }));
-            assert_eq!(found.await.unwrap().into_inner().status(), expected);
+            let answer = checks.check(Request::new(HealthCheckRequest { service }));
+            assert_eq!(answer.await.unwrap().into_inner().status(), expected);
         }
     }
 }

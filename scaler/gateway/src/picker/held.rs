@@ -42,7 +42,7 @@ impl NotHeld {
 
 /// Reads a body whose parts the data plane gets back.
 pub(super) async fn read(wire: &mut Wire, bodies: &Bodies, payer: Payer) -> Result<Held, NotHeld> {
-    let mut held = Held::default();
+    let mut parts = Held::default();
     let (mut length, mut memory) = (0_usize, 0_usize);
     loop {
         let message = wire.next_paced().await;
@@ -61,17 +61,17 @@ pub(super) async fn read(wire: &mut Wire, bodies: &Bodies, payer: Payer) -> Resu
                 memory = memory
                     .saturating_add(PART)
                     .saturating_add(message.uncharged);
-                let paid = bodies.pay(&mut held.budget, payer, memory);
+                let paid = bodies.pay(&mut parts.budget, payer, memory);
                 paid.map_err(NotHeld::Refused)?;
                 let ended = part.end_of_stream;
-                held.parts.push(part);
+                parts.parts.push(part);
                 if ended {
-                    return Ok(held);
+                    return Ok(parts);
                 }
             }
             Part::RequestTrailers(_) => {
-                held.trailers = true;
-                return Ok(held);
+                parts.trailers = true;
+                return Ok(parts);
             }
             _ => {
                 let end = End::wrong("expected a part of the body, found another head");

@@ -124,9 +124,10 @@ where
                 }
                 return Err(Fault::Left);
             };
-            let held = self.ledger.hold(bytes.len());
-            let held = held.map_err(|exceeded| Fault::Refused(too_much_memory(exceeded)))?;
-            self.frame = Some((bytes, held));
+            let held_bytes = self.ledger.hold(bytes.len());
+            let charge =
+                held_bytes.map_err(|exceeded| Fault::Refused(too_much_memory(exceeded)))?;
+            self.frame = Some((bytes, charge));
         }
     }
 
@@ -303,8 +304,8 @@ mod tests {
             let frames = all.chunks(size).map(<[u8]>::to_vec).collect();
             let mut messages = messages(&proxy, frames, Duration::ZERO);
             for expected in [&b""[..], b"first", &[7; 100]] {
-                let found = messages.next(MOST, Wait::ForBegin).await.unwrap();
-                assert_eq!((&found.bytes[..], found.is_free), (expected, true));
+                let message = messages.next(MOST, Wait::ForBegin).await.unwrap();
+                assert_eq!((&message.bytes[..], message.is_free), (expected, true));
             }
             let end = messages.next(MOST, Wait::ForBegin).await;
             assert!(matches!(end, Err(Fault::Left)), "{end:?}");
@@ -322,11 +323,11 @@ mod tests {
 
         let frames = vec![message(&[1; 10_000])];
         let mut whole = messages(&proxy, frames, Duration::ZERO);
-        let found = whole.next(MOST, Wait::ForBegin).await.unwrap();
-        assert!(!found.is_free);
+        let message = whole.next(MOST, Wait::ForBegin).await.unwrap();
+        assert!(!message.is_free);
         drop(whole);
-        let slice = found.bytes.slice(..1);
-        drop(found);
+        let slice = message.bytes.slice(..1);
+        drop(message);
         assert_eq!(memory.bodies.used(), 12 << 10);
         drop(slice);
         assert_eq!((memory.bodies.used(), memory.heads.used()), (0, 0));

@@ -73,7 +73,7 @@ impl Subset {
     }
 }
 
-/// Address of the instance that served, if the data plane says so.
+/// Address of the instance that served, if the data plane reports it.
 pub(super) fn served(metadata: Option<&Metadata>) -> Option<SocketAddr> {
     match &entry(metadata, LOAD_BALANCING, SERVED)?.kind {
         Some(Kind::Text(text)) => text.trim().parse().ok(),

@@ -244,8 +244,8 @@ impl Opening<'_> {
         self.wire.set_payer(payer);
         match self.modes.request {
             BodyMode::FullDuplexStreamed => {
-                let held = held::read(self.wire, bodies, payer).await?;
-                Ok(Shown::Held(held))
+                let parts = held::read(self.wire, bodies, payer).await?;
+                Ok(Shown::Held(parts))
             }
             BodyMode::Buffered => self.buffered(bodies).await,
             BodyMode::Grpc => Err(NotHeld::Ended(End::unsupported(

@@ -102,8 +102,8 @@ mod tests {
         // One at a time for twice as long as they may wait.
         for _ in 0..40 {
             now += TIME / 20;
-            let one = idle.take(now).expect("connections for all requests");
-            idle.keep(now, one);
+            let taken = idle.take(now).expect("connections for all requests");
+            idle.keep(now, taken);
         }
         let left = std::iter::from_fn(|| idle.take(now)).count();
         assert_eq!(left, 8, "none has waited for longer than it may");

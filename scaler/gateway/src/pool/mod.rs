@@ -153,8 +153,8 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, Idle<http1::SendRequest<RequestBody>>> {
         let [first, rest @ ..] = &self.idle;
-        let own = THREAD.get() % THREADS;
-        let of_thread = own
+        let this_thread = THREAD.get() % THREADS;
+        let of_thread = this_thread
             .checked_sub(1)
             .and_then(|at| rest.get(at))
             .unwrap_or(first);

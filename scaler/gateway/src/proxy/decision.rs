@@ -10,7 +10,7 @@ use crate::traces::is_left_out;
 /// Largest number of candidates that an event names.
 const SHOWN: usize = 16;
 
-/// Servers of a function as they are before a dispatch, at most [`SHOWN`], for the event that says what it decided. Nothing
+/// Servers of a function as they are before a dispatch, at most [`SHOWN`], for the event of its decision. Nothing
 /// without a subscriber at level `debug`, or if the trace of the request's `span` is left out.
 pub(crate) fn candidates(function: &Function, span: &Span) -> Option<String> {
     let is_shown = tracing::enabled!(tracing::Level::DEBUG) && !is_left_out(span);

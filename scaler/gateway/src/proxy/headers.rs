@@ -60,8 +60,8 @@ pub(crate) fn check(parts: &Parts) -> Result<(), Problem> {
 
 /// Host of a request: that of its URI, or of its header.
 pub(super) fn host(parts: &Parts) -> Option<&str> {
-    let own = parts.uri.authority().map(Authority::as_str);
-    own.or_else(|| parts.headers.get(HOST)?.to_str().ok())
+    let authority = parts.uri.authority().map(Authority::as_str);
+    authority.or_else(|| parts.headers.get(HOST)?.to_str().ok())
 }
 
 /// URI of a path alone.

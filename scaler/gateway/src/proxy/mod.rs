@@ -40,7 +40,7 @@ use response_body::{Ending, ResponseLimits};
 
 /// Number of instances tried for one request, the first included.
 const ATTEMPTS: usize = 5;
-/// Head of a request that says for how long its client waits at most, in milliseconds.
+/// Head of a request with the time for which its client waits at most, in milliseconds.
 pub(crate) const WAIT: HeaderName = HeaderName::from_static("tetris-wait-ms");
 
 /// Body of a request.
@@ -376,14 +376,14 @@ impl Proxy {
     /// The reason that the head of an instance is none of a response: then its connection ends.
     fn not_a_response<B>(&self, response: &Response<B>, instance: &str) -> Option<Problem> {
         let status = response.status();
-        let found = response.headers().len();
+        let fields = response.headers().len();
         let problem = if status.is_informational() {
             // What follows is of another protocol, which no client was let ask for.
             format!("the instance {instance} sent the status {status}, expected that of a response")
-        } else if found > self.shared.header_fields {
+        } else if fields > self.shared.header_fields {
             let most = self.shared.header_fields;
             format!(
-                "the instance {instance} sent {found} header fields, expected {most} at most (limits.headers)"
+                "the instance {instance} sent {fields} header fields, expected {most} at most (limits.headers)"
             )
         } else {
             return None;
@@ -404,7 +404,7 @@ impl Proxy {
     }
 }
 
-/// Returns true if a status says that the instance, or a proxy in it, could not serve.
+/// Returns true if a status means that the instance, or a proxy in it, could not serve.
 pub(crate) fn is_gateway_fault(status: StatusCode) -> bool {
     matches!(
         status,

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::activity::Activity;
 use super::ledger::Ledger;
 
-/// Stream that gives the bytes read ahead first, and says whether its output is written.
+/// Stream that gives the bytes read ahead first, and reports whether its output is written.
 #[derive(Debug)]
 pub(crate) struct ClientStream<S> {
     ahead: Bytes,

@@ -130,7 +130,7 @@ pub(super) struct Connection {
     /// All open connections, this one among them.
     pub(super) clients: Clients,
     pub(super) client: ClientAddress,
-    /// Tells that the connection ends once it has no request.
+    /// Announces that the connection ends once it has no request.
     pub(super) stop: watch::Receiver<()>,
 }
 
@@ -328,7 +328,7 @@ impl Connection {
                         (idle_since, seen) = (Instant::now(), ended.unwrap_or(seen));
                     }
                     let is_idle = ended.is_some() && idle_since.elapsed() >= self.protocols.head;
-                    // A client has as long again to go once it was told to.
+                    // A client has as long again to go after the request to.
                     if self.is_overdue(&ledger) || is_idle && (stopping || seen == 0) {
                         return;
                     }
@@ -551,8 +551,8 @@ mod tests {
         ask(&mut client, &[REQUEST, begin].concat()).await;
         let unread = task.await.unwrap().unwrap();
         assert_eq!(unread, begin);
-        let own = unread.try_into_mut().unwrap();
-        assert!(own.capacity() < 1 << 10, "hyper's buffer is kept");
+        let bytes = unread.try_into_mut().unwrap();
+        assert!(bytes.capacity() < 1 << 10, "hyper's buffer is kept");
 
         // The time for the rest of the head is limited.
         let (mut connection, stream, _client, _stop) = connected(Duration::from_secs(2)).await;

@@ -23,12 +23,12 @@ pub(super) fn make_room(limits: Limits) -> Limits {
     let current = Some(new);
     // A failure leaves the limit as it was.
     let _unchanged = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
-    let found = getrlimit(Resource::Nofile).current;
-    let fitting = fitting(limits, found.unwrap_or(u64::MAX));
+    let allowed = getrlimit(Resource::Nofile).current;
+    let fitting = fitting(limits, allowed.unwrap_or(u64::MAX));
     if fitting != limits {
         tracing::warn!(
             expected = wanted,
-            found,
+            allowed,
             connections = fitting.connections,
             connections_per_client = fitting.connections_per_client,
             "few open files are permitted (RLIMIT_NOFILE): fewer connections than limits.connections"

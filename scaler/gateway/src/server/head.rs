@@ -28,9 +28,9 @@ pub(super) fn admit<B>(
     request: &Request<B>,
     fields: usize,
 ) -> Result<Held, Problem> {
-    let found = request.headers().len();
-    if found > fields {
-        return Err(too_many_fields(found, fields));
+    let field_count = request.headers().len();
+    if field_count > fields {
+        return Err(too_many_fields(field_count, fields));
     }
     ledger.hold(memory_of(request)).map_err(too_much_memory)
 }
@@ -116,10 +116,10 @@ mod tests {
     fn one_client_cannot_hold_all_heads() {
         let budget = Budget::new(256 << 10);
         let greedy = ledger(&budget, 1);
-        let mut held = Vec::new();
+        let mut heads = Vec::new();
         let refused = loop {
             match admit(&greedy, &request(10, 1), 100) {
-                Ok(head) => held.push(head),
+                Ok(head) => heads.push(head),
                 Err(problem) => break problem,
             }
         };

@@ -30,7 +30,7 @@ struct Inner {
     parts: usize,
     /// True if the socket takes no more bytes.
     blocked: bool,
-    /// Progress of the client, which is waited for while `parts` or `blocked` says so.
+    /// Progress of the client, which is waited for while `parts` or `blocked` asks for it.
     progress: Progress,
 }
 
@@ -216,7 +216,7 @@ mod tests {
         let budget = Budget::new(1 << 20);
         let ledger = Ledger::open(&budget, client(), 1_000, PACE).unwrap();
         assert_eq!(budget.used(), 1_000);
-        let held = ledger.hold(100_000).unwrap();
+        let input = ledger.hold(100_000).unwrap();
         let output = ledger.output(Bytes::from(vec![0; 100_000])).unwrap();
         assert!(
             (201_000..210_000).contains(&budget.used()),
@@ -224,7 +224,7 @@ mod tests {
             budget.used()
         );
         assert!(ledger.hold(1 << 19).is_err(), "one client has half");
-        drop((held, output));
+        drop((input, output));
         assert!(budget.used() < 1_000 + STEP + SPARE);
         drop(ledger);
         assert_eq!(budget.used(), 0);
@@ -234,9 +234,9 @@ mod tests {
     fn a_client_may_use_its_part_to_the_last_byte() {
         let budget = Budget::new(20_000);
         let ledger = Ledger::open(&budget, client(), 1, PACE).unwrap();
-        let held = ledger.hold(9_999).unwrap();
+        let charge = ledger.hold(9_999).unwrap();
         assert!(ledger.hold(1).is_err());
-        drop(held);
+        drop(charge);
     }
 
     #[tokio::test(start_paused = true)]

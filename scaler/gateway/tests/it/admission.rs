@@ -129,8 +129,8 @@ async fn methods_of_grpc_that_manage_a_server_are_refused() {
         let response = send_http2(gateway.address, request).await;
         let head = response.headers().get("grpc-status").cloned();
         // The instance's own status is in its trailers.
-        let found = head.map_or("0".to_owned(), |value| value.to_str().unwrap().to_owned());
-        assert_eq!(found, status, "{method}");
+        let code = head.map_or("0".to_owned(), |value| value.to_str().unwrap().to_owned());
+        assert_eq!(code, status, "{method}");
     }
     assert_eq!(instance.seen().len(), 1);
 }

@@ -260,8 +260,8 @@ fn outstanding(page: &str, name: &str) -> u64 {
         .as_array()
         .unwrap()
         .clone();
-    let found = instances.iter().find(|instance| instance["pod"] == name);
-    found.map_or(0, |entry| entry["outstanding"].as_u64().unwrap())
+    let instance = instances.iter().find(|instance| instance["pod"] == name);
+    instance.map_or(0, |entry| entry["outstanding"].as_u64().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -296,7 +296,7 @@ async fn no_request_fails_that_had_not_begun() {
         asking.spawn(clients(replicas, number, Arc::clone(&results)));
     }
 
-    // Killed, and away for a time although the gateways' file says that it is there.
+    // Killed, and away for a time although the gateways' file claims that it is there.
     faults.after(5_000).await;
     faults.kill(0).await;
     faults.after(10_000).await;

@@ -34,12 +34,12 @@ async fn a_request_waits_while_its_only_instance_restarts() {
     let gateway = Gateway::start(&function("embed", "", &[address], 1)).await;
     assert_eq!(ask(gateway.address, "embed").await.body, "first");
     let port = first.kill().await;
-    let held = tokio::spawn(ask(gateway.address, "embed"));
+    let waiting = tokio::spawn(ask(gateway.address, "embed"));
     gateway
         .eventually(|loads| loads["functions"][0]["waiting"] == 1)
         .await;
     let _second = Instance::on(port, "second", Mode::Answer);
-    assert_eq!(held.await.unwrap().body, "second");
+    assert_eq!(waiting.await.unwrap().body, "second");
 }
 
 #[tokio::test]

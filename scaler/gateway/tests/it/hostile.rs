@@ -204,12 +204,12 @@ async fn a_client_and_a_function_get_a_part_of_the_memory_for_bodies() {
         let request = large("busy");
         tokio::spawn(async move { whole(send_from(from, address, request).await.unwrap()).await })
     };
-    let mut held = vec![hold("127.0.0.1:0")];
+    let mut bodies = vec![hold("127.0.0.1:0")];
     // An instance has the first body: the gateway keeps no part of it.
     while busy.seen().is_empty() {
         tokio::task::yield_now().await;
     }
-    held.extend([hold("127.0.0.1:0"), hold("127.0.0.1:0")]);
+    bodies.extend([hold("127.0.0.1:0"), hold("127.0.0.1:0")]);
     gateway
         .eventually(|loads| loads["functions"][0]["waiting"] == 2)
         .await;
@@ -226,7 +226,7 @@ async fn a_client_and_a_function_get_a_part_of_the_memory_for_bodies() {
     let answer = whole(send_from(other, address, large("idle")).await.unwrap()).await;
     assert_eq!(answer.body, "idle");
     busy.open();
-    for task in held.drain(..) {
+    for task in bodies.drain(..) {
         assert_eq!(task.await.unwrap().body, "busy");
     }
     assert_eq!(
@@ -335,7 +335,7 @@ async fn heads_that_one_client_holds_leave_room_for_others() {
     for _ in 0..200 {
         tasks.spawn(async move { send(address, infer("zero")).await.map(|head| head.status()) });
     }
-    // As many as fit wait; the others are told so.
+    // As many as fit wait; the others are refused.
     let refused = tasks.join_next().await.unwrap().unwrap();
     assert!(refused.is_err() || refused.unwrap() == 503);
     let other = send_from("127.0.0.9:0", address, infer("embed")).await;

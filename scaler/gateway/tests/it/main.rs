@@ -1,4 +1,4 @@
-//! Tests of the gateway with instances that behave as told.
+//! Tests of the gateway with instances with scripted behavior.
 
 mod admission;
 mod client;

@@ -48,7 +48,7 @@ async fn instances_get_requests_by_their_capacity_and_never_more_than_that() {
 #[tokio::test]
 async fn a_function_without_instances_holds_its_requests_for_the_first_one() {
     let gateway = Gateway::start(&function("embed", "", &[], 1)).await;
-    let held = tokio::spawn(ask(gateway.address, "embed"));
+    let waiting = tokio::spawn(ask(gateway.address, "embed"));
     gateway
         .eventually(|loads| loads["functions"][0]["waiting"] == 1)
         .await;
@@ -59,7 +59,7 @@ async fn a_function_without_instances_holds_its_requests_for_the_first_one() {
             loads["functions"][0]["instances"][0]["pod"] == instance.address.to_string()
         })
         .await;
-    assert_eq!(held.await.unwrap().body, "late");
+    assert_eq!(waiting.await.unwrap().body, "late");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The gateway's program in a cgroup with the limit that it ships with, under hostile clients of all kinds at once.
 //!
-//! `TETRIS_SIEGE_SECONDS` says for how long. `TETRIS_SIEGE_PROGRAM` names another gateway to try.
+//! `TETRIS_SIEGE_SECONDS` sets the duration. `TETRIS_SIEGE_PROGRAM` names another gateway to try.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -60,14 +60,14 @@ async fn under_siege_the_gateway_serves_others_within_its_memory_and_gives_it_ba
         .enable_all()
         .build()
         .unwrap();
-    let one = Instance::start("one", Mode::Answer);
+    let answering = Instance::start("one", Mode::Answer);
     let flood = {
         let _here = hostile.enter();
         Instance::start("flood", Mode::Flood)
     };
     let text = [
         "[timeouts]\nhead = \"3s\"\nbody = \"2s\"\n".to_owned(),
-        function("victim", "", &[one.address], 8),
+        function("victim", "", &[answering.address], 8),
         function("flood", "", &[flood.address], 64),
         function("zero", "queue = 100000", &[], 1),
     ];

@@ -26,10 +26,10 @@ impl Hierarchy {
     /// the controllers.
     pub(crate) fn of_this_process(parent: Option<&Path>) -> Result<Self, CgroupError> {
         let mounts = read(Path::new("/proc/self/mountinfo"))?;
-        let own = read(Path::new("/proc/self/cgroup"))?;
+        let groups = read(Path::new("/proc/self/cgroup"))?;
         let controllers =
             |dir: &Path, file: &str| std::fs::read_to_string(dir.join(file)).unwrap_or_default();
-        Self::detect(&mounts, &own, parent, controllers)
+        Self::detect(&mounts, &groups, parent, controllers)
     }
 
     /// Detects the hierarchy from the text of `/proc`; `controllers` reads a file of a cgroup that
@@ -75,8 +75,8 @@ impl Hierarchy {
         let mut candidates = start
             .ancestors()
             .take_while(|dir| dir.starts_with(mount.point));
-        let found = candidates.find(|dir| has(dir, "cpu") && has(dir, "memory"));
-        let Some(found) = found else {
+        let parent = candidates.find(|dir| has(dir, "cpu") && has(dir, "memory"));
+        let Some(found) = parent else {
             let reason = format!("searched `{}` and above", start.display());
             return Err(CgroupError::None { reason });
         };
@@ -140,20 +140,20 @@ mod tests {
 
     #[test]
     fn version_1_has_a_directory_per_controller() {
-        let found = Hierarchy::detect(V1_MOUNTS, V1_OWN, None, none).unwrap();
+        let hierarchy = Hierarchy::detect(V1_MOUNTS, V1_OWN, None, none).unwrap();
         let expected = Hierarchy::V1 {
             cpu: "/sys/fs/cgroup/cpu,cpuacct/batch".into(),
             cpuset: "/sys/fs/cgroup/cpuset".into(),
             memory: "/sys/fs/cgroup/memory/batch/a b".into(),
         };
-        assert_eq!(found, expected);
+        assert_eq!(hierarchy, expected);
         let named = Hierarchy::detect(V1_MOUNTS, V1_OWN, Some(Path::new("/p/q")), none).unwrap();
         assert!(named.parents().iter().all(|dir| dir.ends_with("p/q")));
     }
 
     #[test]
     fn version_2_takes_the_nearest_cgroup_that_hands_its_controllers_down() {
-        let own = "0::/user.slice/session.scope\n";
+        let group = "0::/user.slice/session.scope\n";
         let controllers = |dir: &Path, _: &str| {
             let listed = match dir.to_str().unwrap() {
                 "/sys/fs/cgroup" => "cpuset cpu io memory pids",
@@ -162,13 +162,13 @@ mod tests {
             };
             listed.to_owned()
         };
-        let found = Hierarchy::detect(V2_MOUNTS, own, None, controllers).unwrap();
+        let hierarchy = Hierarchy::detect(V2_MOUNTS, group, None, controllers).unwrap();
         let expected = Hierarchy::V2 {
             parent: "/sys/fs/cgroup/user.slice".into(),
             cpuset: false,
         };
-        assert_eq!(found, expected);
-        let error = Hierarchy::detect(V2_MOUNTS, own, None, none).unwrap_err();
+        assert_eq!(hierarchy, expected);
+        let error = Hierarchy::detect(V2_MOUNTS, group, None, none).unwrap_err();
         assert!(error.to_string().contains("session.scope"), "{error}");
     }
 
@@ -177,8 +177,8 @@ mod tests {
         let mounts = "30 1 0:26 /docker/7f /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n";
         let all = |_: &Path, _: &str| "cpu memory cpuset".to_owned();
         for own in ["0::/docker/7f\n", "0::/\n", "0::/../..\n"] {
-            let found = Hierarchy::detect(mounts, own, None, all).unwrap();
-            assert_eq!(found.parents(), [Path::new("/sys/fs/cgroup")], "{own}");
+            let hierarchy = Hierarchy::detect(mounts, own, None, all).unwrap();
+            assert_eq!(hierarchy.parents(), [Path::new("/sys/fs/cgroup")], "{own}");
         }
         assert!(Hierarchy::detect("", "0::/\n", None, all).is_err());
     }

@@ -84,16 +84,16 @@ mod tests {
 
     #[test]
     fn the_page_cache_of_files_does_not_count() {
-        let found = MemoryUse::parse_v1(V1, "50\n");
+        let use_v1 = MemoryUse::parse_v1(V1, "50\n");
         assert_eq!(
-            (found.anonymous, found.shared_memory, found.kernel),
+            (use_v1.anonymous, use_v1.shared_memory, use_v1.kernel),
             (700, 30, 50)
         );
-        assert_eq!(found.total(), 780);
+        assert_eq!(use_v1.total(), 780);
         assert_eq!(MemoryUse::parse_v1("rss 5\nshmem 1\n", "").total(), 6);
-        let found = MemoryUse::parse_v2(V2);
+        let used = MemoryUse::parse_v2(V2);
         assert_eq!(
-            (found.anonymous, found.shared_memory, found.kernel),
+            (used.anonymous, used.shared_memory, used.kernel),
             (700, 30, 50)
         );
         let older = V2.replace("kernel 90\n", "");

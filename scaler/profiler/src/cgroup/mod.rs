@@ -110,8 +110,8 @@ impl Cgroup {
 
     /// Moves a process into the cgroup, with its threads and later children.
     pub(crate) fn add(&self, process: u32) -> Result<(), CgroupError> {
-        let each = self.dirs().into_iter();
-        each.map(|dir| dir.join("cgroup.procs"))
+        let dirs = self.dirs().into_iter();
+        dirs.map(|dir| dir.join("cgroup.procs"))
             .try_for_each(|file| write(&file, &process.to_string()))
     }
 

@@ -34,14 +34,14 @@ impl ProfileArgs {
         let name = self.profile_name()?;
         if self.from_database {
             let path = self.database_path()?;
-            let found = stored(&name, &ProfileDatabase::open(&path)?)?;
-            let found = found.with_context(|| {
+            let recorded = stored(&name, &ProfileDatabase::open(&path)?)?;
+            let profile = recorded.with_context(|| {
                 format!(
                     "the database `{}` has no profile `{name}`; list its profiles with --list",
                     path.display()
                 )
             })?;
-            return output::write(self, &found);
+            return output::write(self, &profile);
         }
         let request = self.request(name)?;
         let database = ProfileDatabase::create(&self.database_path()?)?;

@@ -75,8 +75,8 @@ fn table(outcome: &SessionOutcome) -> String {
     }
     let mut text = format!("{}\n\n", table.format());
     text.push_str(&shared_line(outcome));
-    let each = outcome.fates.iter();
-    text.extend(each.filter_map(|(setting, fate)| {
+    let fates = outcome.fates.iter();
+    text.extend(fates.filter_map(|(setting, fate)| {
         let why = match fate {
             Fate::Measured(_) => return None,
             Fate::RuledOut(why) => format!("not measured, {why}"),

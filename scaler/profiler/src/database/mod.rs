@@ -136,9 +136,9 @@ impl ProfileDatabase {
     ///
     /// Fails if the database or the entry cannot be read.
     pub fn profile(&self, name: &str) -> Result<Option<StoredProfile>, DatabaseError> {
-        let found =
+        let stored =
             self.read(|profiles, _| Ok(profiles.get(name)?.map(|entry| entry.value().to_vec())))?;
-        found.map(|entry| self.decode(name, &entry)).transpose()
+        stored.map(|entry| self.decode(name, &entry)).transpose()
     }
 
     /// Returns all profiles by name, with the number of their configurations.
@@ -148,19 +148,20 @@ impl ProfileDatabase {
     /// Fails if the database or an entry cannot be read.
     pub fn profiles(&self) -> Result<Vec<(String, StoredProfile, usize)>, DatabaseError> {
         let entries = self.read(|profiles, _| {
-            let each = profiles.iter()?;
-            each.map(|entry| {
-                let (name, value) = entry?;
-                Ok((name.value().to_owned(), value.value().to_vec()))
-            })
-            .collect::<Result<Vec<_>, redb::Error>>()
+            let entries = profiles.iter()?;
+            entries
+                .map(|entry| {
+                    let (name, value) = entry?;
+                    Ok((name.value().to_owned(), value.value().to_vec()))
+                })
+                .collect::<Result<Vec<_>, redb::Error>>()
         })?;
-        let each = entries.into_iter().map(|(name, entry)| {
+        let counted = entries.into_iter().map(|(name, entry)| {
             let profile: StoredProfile = self.decode(&name, &entry)?;
             let count = self.measurements(&name, &profile.identity)?.len();
             Ok((name, profile, count))
         });
-        each.collect()
+        counted.collect()
     }
 
     /// Returns the measurements of a profile under `identity`, by configuration.
@@ -180,8 +181,8 @@ impl ProfileDatabase {
                 .map(|entry| Ok(entry?.1.value().to_vec()))
                 .collect::<Result<Vec<_>, redb::Error>>()
         })?;
-        let each = entries.iter().map(|entry| self.decode(name, entry));
-        let mut measurements: Vec<Measurement> = each.collect::<Result<_, _>>()?;
+        let decoded = entries.iter().map(|entry| self.decode(name, entry));
+        let mut measurements: Vec<Measurement> = decoded.collect::<Result<_, _>>()?;
         measurements.sort_unstable_by_key(|measurement| measurement.setting);
         Ok(measurements)
     }

@@ -51,8 +51,8 @@ fn what_was_recorded_is_there_after_reopening_and_by_identity() {
     database.record("ab", &stored("x"), &measured(4)).unwrap();
     drop(database);
     let database = ProfileDatabase::open(&path).unwrap();
-    let found = database.measurements("a", "x").unwrap();
-    assert_eq!(found, [measured(2), measured(10)]);
+    let measured_now = database.measurements("a", "x").unwrap();
+    assert_eq!(measured_now, [measured(2), measured(10)]);
     assert_eq!(database.profile("a").unwrap().unwrap(), stored("y"));
     let names: Vec<_> = database
         .profiles()

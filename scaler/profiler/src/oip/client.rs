@@ -67,7 +67,7 @@ impl OipClient {
         let answer = self
             .ask(Method::GET, &self.model, None, MAX_METADATA_BYTES)
             .await?;
-        ModelMetadata::parse(&answer).map_err(|reason| malformed(&self.model, reason))
+        ModelMetadata::parse(&answer).map_err(|error| malformed(&self.model, error.to_string()))
     }
 
     /// Fetches the model's statistics, as Triton's extension of the protocol has them.

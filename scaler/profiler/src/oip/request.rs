@@ -56,8 +56,8 @@ pub(crate) fn bodies(
             format!("with the others {all} elements or words, expected at most {MAX_ELEMENTS}");
         return Err(wrong(input, reason));
     }
-    let one = |_| body(metadata, &shapes, shape.dynamic_size, &mut random);
-    (0..shape.count).map(one).collect()
+    let one_body = |_| body(metadata, &shapes, shape.dynamic_size, &mut random);
+    (0..shape.count).map(one_body).collect()
 }
 
 /// Makes one request; `shapes` has the sizes and the number of elements of each input.
@@ -67,8 +67,8 @@ fn body(
     words: u32,
     random: &mut StdRng,
 ) -> Result<Vec<u8>, OipError> {
-    let each = metadata.inputs.iter().zip(shapes);
-    let inputs = each.map(|(input, (sizes, elements))| {
+    let shaped = metadata.inputs.iter().zip(shapes);
+    let inputs = shaped.map(|(input, (sizes, elements))| {
         let data = (0..*elements).map(|_| element(input, words, random));
         let data: Vec<_> = data.collect::<Result<_, _>>()?;
         let (name, datatype) = (&input.name, &input.datatype);

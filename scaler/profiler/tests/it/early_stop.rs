@@ -31,11 +31,11 @@ impl Law {
         let p50 = alone * crowded * (1.0 + self.contention * (threads - 1.0));
         let at = |factor: f64| ((p50 * (1.0 + (self.tail - 1.0) * factor)) as u64).max(1);
         let concurrency = u64::from(setting.concurrency);
-        let own =
+        let own_bytes =
             self.own_bytes + concurrency * (self.per_thread_bytes + batch * self.per_slot_bytes);
         Measurement {
             setting,
-            own_bytes: own,
+            own_bytes,
             verified: true,
             latency: LatencyMicros {
                 p50: at(0.0),
@@ -71,9 +71,9 @@ fn profile(law: &Law, bound: Option<SloBound>) -> (Vec<Measurement>, Vec<Measure
 
 /// Returns the memory of the exact solution, or `None` if no configuration meets the objective.
 fn cost(from: &[Measurement], percentile: Percentile, slo_us: u64, rps: u64) -> Option<u128> {
-    let each = from.iter();
-    let each = each.map(|from| from.configuration(percentile, 100 << 20).unwrap());
-    let profile = Profile::try_new(each.collect()).unwrap();
+    let measured = from.iter();
+    let configurations = measured.map(|from| from.configuration(percentile, 100 << 20).unwrap());
+    let profile = Profile::try_new(configurations.collect()).unwrap();
     let slo = Slo::try_from_us(slo_us).unwrap();
     let solution = solve(&profile, slo, Rate::from_rps(rps), Weights::PAPER).ok()?;
     assert!(solution.optimal);

@@ -104,7 +104,7 @@ impl ApplyError {
 }
 
 /// Returns the planned status, or else the last one, with `error` in it. Returns `None` if the last
-/// status already says so, or if neither has conditions.
+/// status already shows it, or if neither has conditions.
 pub(super) fn failed_status(
     plan: &FunctionPlan,
     error: &ApplyError,

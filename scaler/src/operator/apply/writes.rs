@@ -118,9 +118,9 @@ impl Applier {
     /// Checks that no Deployment of that name exists, unseen by the caches or of another owner than
     /// the function with this uid.
     async fn check_absent(&self, key: &Key, function: &str) -> Result<(), ApplyError> {
-        let found = self.deployments(key).get_metadata_opt(&key.name).await;
-        let found = found.map_err(|error| ApplyError::of("Deployment", key, error))?;
-        let Some(found) = found else {
+        let looked_up = self.deployments(key).get_metadata_opt(&key.name).await;
+        let existing = looked_up.map_err(|error| ApplyError::of("Deployment", key, error))?;
+        let Some(found) = existing else {
             return Ok(());
         };
         let mut owners = found.owner_references().iter();

@@ -228,8 +228,8 @@ fn narrowed_by_us(observed: &Observed) -> BTreeSet<(&String, &String)> {
 fn left(observed: &Observed) -> BTreeSet<(&str, &String, &String)> {
     let pods = observed.pods.values();
     let left = pods.filter_map(|pod| {
-        let one = pod.instance.as_ref().filter(|entry| entry.is_leaving)?;
-        Some((pod.place(), &pod.key.namespace, &one.function))
+        let instance = pod.instance.as_ref().filter(|entry| entry.is_leaving)?;
+        Some((pod.place(), &pod.key.namespace, &instance.function))
     });
     left.collect()
 }

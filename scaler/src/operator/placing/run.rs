@@ -43,11 +43,11 @@ impl Placer {
 
     /// Executes `steps`, and notes the results at `now`, in monotonic milliseconds.
     pub async fn carry_out(&self, steps: Vec<Step>, memory: &mut Memory, now: u64) {
-        let each = steps.into_iter().map(|step| async move {
+        let acts = steps.into_iter().map(|step| async move {
             let result = self.act(&step).await;
             (step, result)
         });
-        let done: Vec<_> = futures::stream::iter(each)
+        let done: Vec<_> = futures::stream::iter(acts)
             .buffer_unordered(AT_ONCE)
             .collect()
             .await;

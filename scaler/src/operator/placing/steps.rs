@@ -175,8 +175,10 @@ fn with_opened<'a>(observed: &'a Observed, memory: &Memory) -> Cow<'a, Observed>
 
 fn replacements(observed: &Observed, memory: &Memory) -> Vec<Step> {
     let due = |pod: &&Arc<PodRecord>| {
-        let one = pod.instance.as_ref();
-        one.is_some_and(|instance| memory.is_refused(instance) && !memory.is_put_off(&instance.uid))
+        let of_pod = pod.instance.as_ref();
+        of_pod.is_some_and(|instance| {
+            memory.is_refused(instance) && !memory.is_put_off(&instance.uid)
+        })
     };
     let due = observed.pods.values().filter(due);
     let steps = due.filter_map(|pod| {

@@ -72,12 +72,12 @@ pub fn reconcile(observed: &Observed, settings: &Settings, now_ms: u64) -> Plan 
         },
     };
     for (input, decision) in observed.functions.iter().zip(decided) {
-        let one = function_plan(observed, &assembled, input, decision.as_ref(), now_ms);
-        if let Some(state) = &one.state {
+        let function = function_plan(observed, &assembled, input, decision.as_ref(), now_ms);
+        if let Some(state) = &function.state {
             let key = input.record.key.clone();
             plan.snapshot.functions.insert(key, Arc::clone(state));
         }
-        plan.functions.push(one);
+        plan.functions.push(function);
     }
     plan
 }

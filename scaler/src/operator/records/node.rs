@@ -26,7 +26,7 @@ pub struct NodeRecord {
     /// True if it has the taint that keeps pods without a GPU away. Pods of functions with GPUs tolerate
     /// it.
     pub gpus_only: bool,
-    /// True if the node says that it is not ready, or nothing for a while.
+    /// True if the node reports that it is not ready, or nothing for a while.
     pub is_lost: bool,
 }
 
@@ -38,8 +38,10 @@ impl NodeRecord {
         let status = node.status.clone().unwrap_or_default();
         let allocatable = status.allocatable.unwrap_or_default();
         let quantity = |name, read: fn(&str) -> Option<u64>| {
-            let found = allocatable.get(name);
-            found.and_then(|quantity| read(&quantity.0)).unwrap_or(0)
+            let allocated = allocatable.get(name);
+            allocated
+                .and_then(|quantity| read(&quantity.0))
+                .unwrap_or(0)
         };
         let mut conditions = status.conditions.iter().flatten();
         let ready = conditions.find(|condition| condition.type_ == "Ready");

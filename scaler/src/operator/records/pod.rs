@@ -284,8 +284,8 @@ fn runs_between_crashes(one: &ContainerStatus, unready_s: i64) -> bool {
 /// Returns the time at which the condition `what` got this status, in seconds since the epoch.
 fn since(conditions: &[PodCondition], what: &str, status: &str) -> Option<i64> {
     let mut all = conditions.iter();
-    let one = all.find(|condition| condition.type_ == what && condition.status == status)?;
-    Some(one.last_transition_time.as_ref()?.0.as_second())
+    let condition = all.find(|condition| condition.type_ == what && condition.status == status)?;
+    Some(condition.last_transition_time.as_ref()?.0.as_second())
 }
 
 /// Returns the later of the times at which the pod got its node and lost its readiness.

@@ -46,14 +46,14 @@ pub(super) fn events(
             .map(|condition| &condition.reason)
     };
     for what in ["Ready", "LoadKnown", "Healthy"] {
-        let found = now
+        let present = now
             .conditions
             .iter()
             .find(|condition| condition.r#type == what);
-        // One event tells what two conditions say.
-        let found =
-            found.filter(|condition| what == "Ready" || reason("Ready") != Some(&condition.reason));
-        let wrong = found.filter(|condition| {
+        // One event covers two conditions.
+        let told = present
+            .filter(|condition| what == "Ready" || reason("Ready") != Some(&condition.reason));
+        let wrong = told.filter(|condition| {
             is_wrong(&condition.reason) && !says(before, what, &condition.reason)
         });
         if let Some(one) = wrong {

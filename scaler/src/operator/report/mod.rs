@@ -73,18 +73,18 @@ fn status(facts: &Facts<'_>) -> InferenceFunctionStatus {
 
 fn configurations(facts: &Facts<'_>) -> Vec<ConfigurationStatus> {
     let mut all: BTreeMap<String, ConfigurationStatus> = BTreeMap::new();
-    let one = |name: &str, ready: u32| ConfigurationStatus {
+    let status = |name: &str, ready: u32| ConfigurationStatus {
         name: name.to_owned(),
         replicas: 0,
         ready,
     };
     for (name, ready) in facts.ready {
-        all.insert(name.clone(), one(name, *ready));
+        all.insert(name.clone(), status(name, *ready));
     }
     if let (Ok(prepared), Some(decision)) = (&facts.input.prepared, facts.decision) {
         for (index, replicas) in &decision.replicas {
             if let Some(name) = prepared.names.get(*index).filter(|_| *replicas > 0) {
-                let entry = all.entry(name.clone()).or_insert_with(|| one(name, 0));
+                let entry = all.entry(name.clone()).or_insert_with(|| status(name, 0));
                 entry.replicas = *replicas;
             }
         }
@@ -93,7 +93,7 @@ fn configurations(facts: &Facts<'_>) -> Vec<ConfigurationStatus> {
         for last in &facts.input.record.status.configurations {
             let entry = all
                 .entry(last.name.clone())
-                .or_insert_with(|| one(&last.name, 0));
+                .or_insert_with(|| status(&last.name, 0));
             entry.replicas = last.replicas;
         }
     }

@@ -170,10 +170,10 @@ fn one_ready_gateway_that_is_silent_makes_loads_unknown() {
         address: gateway("b").address,
         problem,
     };
-    let found = world
+    let refusal = world
         .loads
         .answered(&gateway("b"), Err(error.clone()), world.now_ms);
-    assert_eq!(found, Err(error.clone()));
+    assert_eq!(refusal, Err(error.clone()));
     let mut a = [counters[0]];
     world.count(&mut a, 100, SILENT_MS / 1_000);
     assert!(world.load().is_ok(), "its last answer is not too old");

@@ -108,7 +108,7 @@ async fn streams_and_connections_of_one_address_are_bounded() {
     for _ in 0..10 {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
         let read = tokio::time::timeout(Duration::from_millis(200), stream.read(&mut [0; 1])).await;
-        // The server says its settings first, to those that are not closed.
+        // The server sends its settings first, to those that are not closed.
         closed += usize::from(matches!(read, Ok(Ok(0) | Err(_))));
         all.push(stream);
     }

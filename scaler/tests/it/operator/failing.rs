@@ -127,8 +127,8 @@ fn instances(world: &World) -> u32 {
 /// Lets the `count` first pods be unready, for a reason.
 fn fail(world: &mut World, count: usize, reason: Option<&'static str>) {
     for pod in world.now.pods.values_mut().take(count) {
-        let one = Arc::make_mut(pod).instance.as_mut().unwrap();
-        (one.is_ready, one.waiting) = (false, reason);
+        let instance = Arc::make_mut(pod).instance.as_mut().unwrap();
+        (instance.is_ready, instance.waiting) = (false, reason);
     }
     world.see();
 }
@@ -234,8 +234,8 @@ fn instances_of_a_lost_node_are_replaced_at_once_and_slow_ones_after_their_time(
     let before = instances(&world);
     let since = i64::try_from(world.time_ms / 1_000).unwrap();
     for pod in world.now.pods.values_mut() {
-        let one = Arc::make_mut(pod).instance.as_mut().unwrap();
-        (one.is_ready, one.unready_since_s) = (false, Some(since));
+        let instance = Arc::make_mut(pod).instance.as_mut().unwrap();
+        (instance.is_ready, instance.unready_since_s) = (false, Some(since));
     }
     world.see();
     world.time_ms += 290_000;

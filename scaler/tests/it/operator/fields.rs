@@ -44,7 +44,7 @@ fn every_field_of_a_function() {
         FunctionRecord::read(object(&full)).function.map(|_| ()),
         Ok(())
     );
-    let own = json!([{"name": "TETRIS_BATCH", "value": "1"}]);
+    let variables = json!([{"name": "TETRIS_BATCH", "value": "1"}]);
     let cases = [
         ("/metadata/name", json!("x".repeat(64)), "metadata.name"),
         ("/spec/rollout/maxSurge", json!(-1), "spec.rollout.maxSurge"),
@@ -113,7 +113,7 @@ fn every_field_of_a_function() {
         ),
         (
             "/spec/template/spec/containers/0/env",
-            own,
+            variables,
             "spec.template.spec.containers[0].env[0].name",
         ),
         (
@@ -207,9 +207,9 @@ fn every_field_of_a_function() {
     ];
     for (path, value, field) in cases {
         let bad = with(&full, path, &value);
-        let found = FunctionRecord::read(object(&bad)).function.unwrap_err();
-        assert_eq!(found.field, field, "{path} {value}: {found}");
-        assert!(!found.problem.is_empty());
+        let error = FunctionRecord::read(object(&bad)).function.unwrap_err();
+        assert_eq!(error.field, field, "{path} {value}: {error}");
+        assert!(!error.problem.is_empty());
     }
 }
 
@@ -333,8 +333,8 @@ fn every_field_of_a_profile() {
     ];
     for (path, value, field) in cases {
         let bad = with(&full, path, &value);
-        let found = ProfileRecord::read(&object(&bad)).profile.unwrap_err();
-        assert_eq!(found.field, field, "{path}: {found}");
+        let error = ProfileRecord::read(&object(&bad)).profile.unwrap_err();
+        assert_eq!(error.field, field, "{path}: {error}");
     }
 }
 
@@ -385,9 +385,9 @@ fn every_field_of_a_gpu() {
     }
     let mut measured = profile("m");
     measured["spec"]["gpus"] = json!([{"type": "Tesla T4", "bytes": 5, "micros": 6}]);
-    let one = &mut measured["spec"]["configurations"][0];
-    one["gpuType"] = json!("Tesla T4");
-    one["gpu"] = json!({"ownBytes": 5, "inferenceMicros": 6});
+    let configuration = &mut measured["spec"]["configurations"][0];
+    configuration["gpuType"] = json!("Tesla T4");
+    configuration["gpu"] = json!({"ownBytes": 5, "inferenceMicros": 6});
     let read = |value: &Value| {
         ProfileRecord::read(&object(value))
             .profile

@@ -18,10 +18,10 @@ const T4: &str = "Tesla T4";
 fn on_gpu() -> Value {
     let mut profile = profile("m");
     let all = profile["spec"]["configurations"].as_array_mut().unwrap();
-    let mut one = all[0].clone();
-    one["gpuType"] = json!(T4);
-    one["gpu"] = json!({"ownBytes": 300 << 20, "inferenceMicros": 25_000});
-    all.push(one);
+    let mut configuration = all[0].clone();
+    configuration["gpuType"] = json!(T4);
+    configuration["gpu"] = json!({"ownBytes": 300 << 20, "inferenceMicros": 25_000});
+    all.push(configuration);
     profile
 }
 
@@ -62,11 +62,11 @@ fn world(function: Value, milli_rps: u64) -> World {
 fn template(world: &mut World) -> Value {
     let plan = world.plan();
     let mut actions = plan.functions.iter().flat_map(|function| &function.actions);
-    let found = actions.find_map(|action| match action {
+    let template = actions.find_map(|action| match action {
         Action::Apply { object, .. } => Some(object["spec"]["template"].clone()),
         _ => None,
     });
-    found.unwrap()
+    template.unwrap()
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn the_pod_gets_a_device_without_a_claim() {
     let tolerations = json!([{"key": "nvidia.com/gpu", "operator": "Exists"}]);
     assert_eq!(pods["spec"]["tolerations"], tolerations);
     let container = &pods["spec"]["containers"][0];
-    let own = (300_u64 << 20).to_string();
+    let bytes = (300_u64 << 20).to_string();
     let env = container["env"].as_array().unwrap();
     assert_eq!(
         json!(env[3..]),
         json!([
             {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['tetris.dev/gpu']"}}},
-            {"name": "TETRIS_GPU_OWN_BYTES", "value": own},
+            {"name": "TETRIS_GPU_OWN_BYTES", "value": bytes},
             {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
         ])
     );
@@ -109,8 +109,8 @@ fn a_function_may_ask_for_more_memory_and_another_runtime() {
     wants["spec"]["gpu"] = json!({"ownBytes": 2_u64 << 30, "runtimeClass": "nvidia-cdi"});
     let pods = template(&mut world(wants.clone(), 10_000));
     assert_eq!(pods["spec"]["runtimeClassName"], "nvidia-cdi");
-    let own = (2_u64 << 30).to_string();
-    assert_eq!(pods["spec"]["containers"][0]["env"][4]["value"], own);
+    let bytes = (2_u64 << 30).to_string();
+    assert_eq!(pods["spec"]["containers"][0]["env"][4]["value"], bytes);
     // The template's own settings stay.
     wants["spec"]["template"]["spec"]["runtimeClassName"] = json!("mine");
     let variable = json!({"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"});
@@ -139,8 +139,8 @@ fn pods_get_the_gpu_with_the_tensors_first_and_no_gpu_more_than_its_time() {
     world.settle(6);
     let mut on: BTreeMap<String, u32> = BTreeMap::new();
     for pod in world.now.pods.values() {
-        let one = pod.instance.as_ref().unwrap();
-        let gpu = one.gpu.clone().unwrap_or_default();
+        let instance = pod.instance.as_ref().unwrap();
+        let gpu = instance.gpu.clone().unwrap_or_default();
         let node = gpu.split('-').nth(1).unwrap_or_default();
         assert_eq!(pod.node, format!("node-{node}"), "{gpu}");
         *on.entry(gpu).or_default() += 1;

@@ -103,8 +103,8 @@ fn preferred(observed: &Observed, memory: &mut Memory) -> BTreeMap<String, Vec<(
 }
 
 fn of_first(pods: &[Value]) -> Vec<(String, i32)> {
-    let found = preferred(&observed(pods), &mut Memory::default());
-    found.into_values().next().unwrap()
+    let nodes = preferred(&observed(pods), &mut Memory::default());
+    nodes.into_values().next().unwrap()
 }
 
 fn named(nodes: &[(&str, i32)]) -> Vec<(String, i32)> {
@@ -116,11 +116,11 @@ fn named(nodes: &[(&str, i32)]) -> Vec<(String, i32)> {
 
 #[test]
 fn nodes_with_room_are_preferred_by_their_tensors() {
-    let found = of_first(&[pod("a", "m", "1", &Value::Null)]);
+    let nodes = of_first(&[pod("a", "m", "1", &Value::Null)]);
     // Nine tenths for tensors, one for free resources. Node 3 has no room for three tensors, node 4 no
     // CPU, and of node 5 no tensors are known.
     assert_eq!(
-        found,
+        nodes,
         named(&[("node-1", 100), ("node-2", 55), ("node-0", 10)])
     );
 }
@@ -130,8 +130,8 @@ fn nodes_that_the_pod_does_not_select_are_left_out() {
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}]}],
     }}});
-    let found = of_first(&[pod("a", "m", "1", &json!({"affinity": affinity}))]);
-    assert_eq!(found, named(&[("node-2", 55), ("node-0", 10)]));
+    let nodes = of_first(&[pod("a", "m", "1", &json!({"affinity": affinity}))]);
+    assert_eq!(nodes, named(&[("node-2", 55), ("node-0", 10)]));
     let selector = json!({"nodeSelector": {"disk": "fast"}});
     assert_eq!(of_first(&[pod("a", "m", "1", &selector)]), []);
 }
@@ -139,8 +139,8 @@ fn nodes_that_the_pod_does_not_select_are_left_out() {
 #[test]
 fn pods_of_one_look_count_for_each_other() {
     let pods = ["a", "b", "c"].map(|name| pod(name, "m", "9", &Value::Null));
-    let found = preferred(&observed(&pods), &mut Memory::default());
-    let first = |name: &str| found[name].first().map(|(node, _)| node.as_str());
+    let nodes = preferred(&observed(&pods), &mut Memory::default());
+    let first = |name: &str| nodes[name].first().map(|(node, _)| node.as_str());
     assert_eq!(first("a"), Some("node-1"));
     assert_eq!(first("b"), Some("node-2"), "node-1 is full");
     assert_eq!(first("c"), Some("node-0"));
@@ -190,10 +190,10 @@ fn gpus_count_with_their_tensors_and_their_room() {
             .gpus
             .insert(format!("node-{node}"), Arc::new([gpu]));
     }
-    let found = preferred(&observed, &mut Memory::default());
+    let nodes = preferred(&observed, &mut Memory::default());
     // Node 2 has half of the model in the store and all of it on the GPU; node 1 all and none. Node 0 lacks
     // device memory, and the others have no GPU of this type.
-    assert_eq!(found["a"], named(&[("node-2", 77), ("node-1", 55)]));
+    assert_eq!(nodes["a"], named(&[("node-2", 77), ("node-1", 55)]));
 }
 
 #[test]

@@ -35,14 +35,14 @@ fn planned(world: &World) -> Spots {
 
 /// Returns the nodes that pods are on, or narrowed to.
 fn found(world: &World) -> Spots {
-    let mut found = Spots::new();
+    let mut spots = Spots::new();
     for pod in world.now.pods.values() {
-        let one = pod.instance.as_ref().unwrap();
-        let deployment = format!("{}-{}", one.function, one.configuration);
+        let instance = pod.instance.as_ref().unwrap();
+        let deployment = format!("{}-{}", instance.function, instance.configuration);
         let spot = (deployment, pod.place().to_owned());
-        *found.entry(spot).or_default() += 1;
+        *spots.entry(spot).or_default() += 1;
     }
-    found
+    spots
 }
 
 /// Lets Deployments have all their pods, and the operator see them.
@@ -65,9 +65,9 @@ fn reasons(steps: &[Step]) -> Vec<(&'static str, Option<&str>)> {
 fn refuse(world: &mut World, refusal: Refusal) {
     for pod in world.now.pods.values_mut() {
         let pod = Arc::make_mut(pod);
-        let one = pod.instance.as_mut().unwrap();
-        if pod.node.is_empty() && one.gate.is_none() {
-            one.refusal = refusal;
+        let instance = pod.instance.as_mut().unwrap();
+        if pod.node.is_empty() && instance.gate.is_none() {
+            instance.refusal = refusal;
         }
     }
     world.see();
@@ -215,13 +215,13 @@ fn a_pod_whose_node_is_gone_is_replaced_soon_and_one_that_preempts_has_time() {
     world.place();
     world.time_ms += 500;
     world.place();
-    let found = found(&world);
-    assert!(!found.is_empty());
+    let spots = found(&world);
+    assert!(!spots.is_empty());
     assert!(
-        found
+        spots
             .keys()
-            .all(|(_, found)| !found.is_empty() && *found != node),
-        "{found:?}"
+            .all(|(_, spots)| !spots.is_empty() && *spots != node),
+        "{spots:?}"
     );
 }
 
@@ -242,9 +242,9 @@ fn fill_nodes(world: &mut World) {
 /// Gives all pods of `from` the template `to`.
 fn set_template(world: &mut World, from: &str, to: &str) {
     for pod in world.now.pods.values_mut() {
-        let one = Arc::make_mut(pod).instance.as_mut().unwrap();
-        if one.template == from {
-            to.clone_into(&mut one.template);
+        let instance = Arc::make_mut(pod).instance.as_mut().unwrap();
+        if instance.template == from {
+            to.clone_into(&mut instance.template);
         }
     }
 }
@@ -396,9 +396,9 @@ fn with_template(spec: &Value) -> World {
 #[test]
 fn nodes_that_the_template_does_not_allow_are_not_chosen() {
     let term = |key: &str, operator: &str, values: Value| {
-        let one = json!({"key": key, "operator": operator, "values": values});
+        let expression = json!({"key": key, "operator": operator, "values": values});
         json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [{"matchExpressions": [one]}],
+            "nodeSelectorTerms": [{"matchExpressions": [expression]}],
         }}}})
     };
     let templates = [
@@ -414,8 +414,8 @@ fn nodes_that_the_template_does_not_allow_are_not_chosen() {
         world.place();
         world.time_ms += 500;
         world.place();
-        let found = found(&world);
-        let nodes: Vec<&str> = found.keys().map(|(_, node)| node.as_str()).collect();
+        let spots = found(&world);
+        let nodes: Vec<&str> = spots.keys().map(|(_, node)| node.as_str()).collect();
         assert_eq!(nodes, ["node-3"], "{spec}");
     }
 }
@@ -501,8 +501,8 @@ proptest! {
         load(&mut world, 100_000);
         world.settle(120);
         for (key, pod) in &world.now.pods {
-            let one = pod.instance.as_ref().unwrap();
-            prop_assert!(one.gate.is_none() && !pod.node.is_empty(), "{key} waits: {pod:?}");
+            let instance = pod.instance.as_ref().unwrap();
+            prop_assert!(instance.gate.is_none() && !pod.node.is_empty(), "{key} waits: {pod:?}");
         }
         prop_assert!(!world.now.pods.is_empty());
         // The simulated scheduler ignores resources: what was narrowed fits all the same.

@@ -24,10 +24,10 @@ fn status(world: &mut World) -> (InferenceFunctionStatus, Vec<String>) {
 
 fn said(status: &InferenceFunctionStatus, what: &str) -> (String, String) {
     let mut conditions = status.conditions.iter();
-    let one = conditions
+    let condition = conditions
         .find(|condition| condition.r#type == what)
         .unwrap();
-    (one.status.clone(), one.reason.clone())
+    (condition.status.clone(), condition.reason.clone())
 }
 
 fn pair(status: &str, reason: &str) -> (String, String) {

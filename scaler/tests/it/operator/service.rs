@@ -58,29 +58,36 @@ fn a_slower_service_takes_more_instances_and_says_so() {
     let expected = expected(&world);
     // Within a tenth, nothing changes.
     world.latency = Some(Ok(expected * 11 / 10));
-    let found = as_profiled(&mut world).unwrap();
-    assert_eq!((&*found.status, &*found.reason), ("True", "AsProfiled"));
+    let as_measured = as_profiled(&mut world).unwrap();
+    assert_eq!(
+        (&*as_measured.status, &*as_measured.reason),
+        ("True", "AsProfiled")
+    );
     world.settle(10);
     assert_eq!(instances(&world), before);
     // A latency of 165 % is 50 % above what is tolerated.
     world.latency = Some(Ok(expected * 165 / 100));
-    let found = as_profiled(&mut world).unwrap();
+    let slower = as_profiled(&mut world).unwrap();
     assert_eq!(
-        (&*found.status, &*found.reason),
+        (&*slower.status, &*slower.reason),
         ("False", "SlowerThanProfiled")
     );
     assert!(
-        found.message.contains("the load counts for 50 % more"),
+        slower.message.contains("the load counts for 50 % more"),
         "{}",
-        found.message
+        slower.message
     );
     world.settle(30);
     let slow = instances(&world);
     assert!(slow > before, "{slow} {before}");
     // However slow, a load counts at most twice.
     world.latency = Some(Ok(expected * 100));
-    let found = as_profiled(&mut world).unwrap();
-    assert!(found.message.contains("100 % more"), "{}", found.message);
+    let condition = as_profiled(&mut world).unwrap();
+    assert!(
+        condition.message.contains("100 % more"),
+        "{}",
+        condition.message
+    );
     // As fast as profiled again: after a window, the surplus goes.
     world.latency = Some(Ok(expected));
     world.settle(60);
@@ -91,19 +98,28 @@ fn a_slower_service_takes_more_instances_and_says_so() {
 fn late_requests_of_too_few_instances_and_unknown_latencies_change_nothing() {
     assert_eq!(as_profiled(&mut serving(false)), None, "nobody asks");
     let mut world = serving(true);
-    let found = as_profiled(&mut world).unwrap();
-    assert_eq!((&*found.status, &*found.reason), ("Unknown", "NotAskedYet"));
+    let as_measured = as_profiled(&mut world).unwrap();
+    assert_eq!(
+        (&*as_measured.status, &*as_measured.reason),
+        ("Unknown", "NotAskedYet")
+    );
     let before = instances(&world);
     world.latency = Some(Err(LoadError::Empty));
-    let found = as_profiled(&mut world).unwrap();
-    assert_eq!((&*found.status, &*found.reason), ("Unknown", "NoResult"));
+    let late = as_profiled(&mut world).unwrap();
+    assert_eq!((&*late.status, &*late.reason), ("Unknown", "NoResult"));
     world.settle(2);
     assert_eq!(instances(&world), before);
     world.latency = Some(Ok(10_000_000));
     world.loads.insert(Key::new(NAMESPACE, "f"), 9_000_000);
-    let found = as_profiled(&mut world).unwrap();
-    assert_eq!((&*found.status, &*found.reason), ("Unknown", "Overloaded"));
+    let unknown = as_profiled(&mut world).unwrap();
+    assert_eq!(
+        (&*unknown.status, &*unknown.reason),
+        ("Unknown", "Overloaded")
+    );
     world.load_unknown = true;
-    let found = as_profiled(&mut world).unwrap();
-    assert_eq!((&*found.status, &*found.reason), ("Unknown", "LoadUnknown"));
+    let condition = as_profiled(&mut world).unwrap();
+    assert_eq!(
+        (&*condition.status, &*condition.reason),
+        ("Unknown", "LoadUnknown")
+    );
 }

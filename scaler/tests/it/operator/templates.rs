@@ -37,13 +37,16 @@ fn a_deployment_has_all_that_an_instance_needs() {
     let mut world = loaded(&function("f", "m"), 15_000);
     let objects = applied(&mut world);
     assert_eq!(objects.len(), 1);
-    let one = &objects[0];
-    assert_eq!(one["metadata"]["name"], "f-c1000-b1-p1");
-    assert_eq!(one["metadata"]["ownerReferences"][0]["uid"], "uid-of-f");
+    let deployment = &objects[0];
+    assert_eq!(deployment["metadata"]["name"], "f-c1000-b1-p1");
+    assert_eq!(
+        deployment["metadata"]["ownerReferences"][0]["uid"],
+        "uid-of-f"
+    );
     let labels = json!({"tetris.dev/function": "f", "tetris.dev/configuration": "c1000-b1-p1"});
-    assert_eq!(one["metadata"]["labels"], labels);
-    assert_eq!(one["spec"]["selector"]["matchLabels"], labels);
-    let pods = &one["spec"]["template"];
+    assert_eq!(deployment["metadata"]["labels"], labels);
+    assert_eq!(deployment["spec"]["selector"]["matchLabels"], labels);
+    let pods = &deployment["spec"]["template"];
     assert_eq!(pods["metadata"]["labels"], labels);
     let container = &pods["spec"]["containers"][0];
     assert_eq!(
@@ -66,7 +69,7 @@ fn a_deployment_has_all_that_an_instance_needs() {
     assert_eq!(container["volumeMounts"], json!([mount]));
     // The API server refuses an object with unknown types.
     let typed: k8s_openapi::api::apps::v1::Deployment =
-        serde_json::from_value(one.clone()).unwrap();
+        serde_json::from_value(deployment.clone()).unwrap();
     let spec = typed.spec.unwrap().template.spec.unwrap();
     let affinity = spec.affinity.clone().unwrap();
     let nodes = affinity.node_affinity.unwrap();

@@ -320,12 +320,12 @@ impl World {
                 self.make_pod(&record);
             } else if pods.len() > record.replicas as usize {
                 let first = pods.iter().min_by_key(|pod| {
-                    let one = pod.instance.as_ref().unwrap();
-                    let age = std::cmp::Reverse(one.created_s);
+                    let instance = pod.instance.as_ref().unwrap();
+                    let age = std::cmp::Reverse(instance.created_s);
                     (
                         !pod.node.is_empty(),
-                        one.is_ready,
-                        one.cost,
+                        instance.is_ready,
+                        instance.cost,
                         age,
                         pod.key.clone(),
                     )
@@ -402,18 +402,18 @@ impl World {
                     let Some(record) = self.now.pods.get_mut(pod) else {
                         continue;
                     };
-                    let one = Arc::make_mut(record).instance.as_mut().unwrap();
-                    if one.gate.as_ref() == Some(gate) {
-                        one.gate = None;
-                        one.assigned.clone_from(node);
-                        one.gpu.clone_from(gpu);
+                    let instance = Arc::make_mut(record).instance.as_mut().unwrap();
+                    if instance.gate.as_ref() == Some(gate) {
+                        instance.gate = None;
+                        instance.assigned.clone_from(node);
+                        instance.gpu.clone_from(gpu);
                         let (node, gpu) = (node.clone(), gpu.clone());
                         self.memory.note_opened(&gate.uid, node, gpu, now);
                     }
                 }
                 Step::Replace { pod, uid, .. } => {
-                    let found = self.now.pods.get(pod);
-                    if found.is_some_and(|pod| pod.instance.as_ref().unwrap().uid == *uid) {
+                    let record = self.now.pods.get(pod);
+                    if record.is_some_and(|pod| pod.instance.as_ref().unwrap().uid == *uid) {
                         self.now.pods.remove(pod);
                     }
                 }
@@ -432,11 +432,11 @@ impl World {
             .map(|node| node.name.clone())
             .collect();
         for (number, pod) in self.now.pods.values_mut().enumerate() {
-            let one = pod.instance.as_ref().unwrap();
-            if !pod.node.is_empty() || one.gate.is_some() {
+            let instance = pod.instance.as_ref().unwrap();
+            if !pod.node.is_empty() || instance.gate.is_some() {
                 continue;
             }
-            let node = match one.assigned.clone() {
+            let node = match instance.assigned.clone() {
                 None => nodes[(number + choice) % nodes.len()].clone(),
                 Some(node) if nodes.contains(&node) => node,
                 Some(_) => continue,
@@ -490,7 +490,7 @@ pub fn object(value: &Value) -> DynamicObject {
 
 /// Returns a profile of three configurations, with 20, 100 and 40 requests per second.
 pub fn profile(name: &str) -> Value {
-    let one = |cpu: u64, batch: u64, concurrency: u64, own_mib: u64, ms: u64| {
+    let configuration = |cpu: u64, batch: u64, concurrency: u64, own_mib: u64, ms: u64| {
         let us = ms * 1_000;
         json!({
             "cpuMillis": cpu, "batch": batch, "concurrency": concurrency, "ownBytes": own_mib << 20,
@@ -504,7 +504,7 @@ pub fn profile(name: &str) -> Value {
         "spec": {
             "model": name,
             "configurations": [
-                one(1_000, 1, 1, 100, 50), one(4_000, 4, 2, 500, 80), one(2_000, 1, 2, 250, 50),
+                configuration(1_000, 1, 1, 100, 50), configuration(4_000, 4, 2, 500, 80), configuration(2_000, 1, 2, 250, 50),
             ],
             "objects": [{"id": "ab".repeat(32), "bytes": 400 << 20}],
         },

@@ -6,10 +6,10 @@ use crate::plan::run::{FUNCTIONS, NODES, functions_with, json, plan};
 
 fn verdicts<'a>(plan: &'a Value, configuration: &str) -> &'a Value {
     let candidates = plan["functions"][0]["candidates"].as_array().unwrap();
-    let mut found = candidates
+    let mut matching = candidates
         .iter()
         .filter(|candidate| candidate["configuration"] == configuration);
-    found.next().unwrap()
+    matching.next().unwrap()
 }
 
 #[test]

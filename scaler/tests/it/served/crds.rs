@@ -106,9 +106,9 @@ fn rules_and_defaults_are_in_the_schema() {
         *keys,
         serde_json::json!(["cpuMillis", "batch", "concurrency", "gpuType"])
     );
-    let one = &profile["configurations"]["items"];
+    let rows = &profile["configurations"]["items"];
     assert_eq!(
-        rule(one),
+        rule(rows),
         "has(self.gpu) == (has(self.gpuType) && self.gpuType.size() > 0)"
     );
     assert_eq!(

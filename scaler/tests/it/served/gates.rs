@@ -76,9 +76,9 @@ async fn an_open_pod_is_narrowed_and_keeps_what_it_had() {
         .node_selector_terms;
     let field = json!([{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]);
     for (found, before) in found.iter().zip(terms.as_array().unwrap()) {
-        let found = serde_json::to_value(found).unwrap();
-        assert_eq!(found["matchExpressions"], before["matchExpressions"]);
-        assert_eq!(found["matchFields"], field);
+        let term = serde_json::to_value(found).unwrap();
+        assert_eq!(term["matchExpressions"], before["matchExpressions"]);
+        assert_eq!(term["matchFields"], field);
     }
     assert_eq!(found.len(), 2);
     let kept = nodes.preferred_during_scheduling_ignored_during_execution;
@@ -87,8 +87,8 @@ async fn an_open_pod_is_narrowed_and_keeps_what_it_had() {
 
 #[tokio::test]
 async fn a_pod_of_another_owner_prefers_nodes_beside_its_own_terms() {
-    let own = json!([{"weight": 3, "preference": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}}]);
-    for own in [json!([]), own] {
+    let preference = json!([{"weight": 3, "preference": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}}]);
+    for own in [json!([]), preference] {
         let api = Api::default();
         let affinity =
             json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": own}});
@@ -104,17 +104,17 @@ async fn a_pod_of_another_owner_prefers_nodes_beside_its_own_terms() {
         let spec = now(&api).spec.unwrap();
         assert_eq!(spec.scheduling_gates, None);
         assert_eq!(assigned_node(&spec), None);
-        let found = spec.affinity.unwrap().node_affinity.unwrap();
+        let terms = spec.affinity.unwrap().node_affinity.unwrap();
         let named = |node: &str, weight: i32| json!({"weight": weight, "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}});
         let mut expected = own.as_array().unwrap().clone();
         expected.extend([named("node-1", 91), named("node-2", 9)]);
-        let preferred = found.preferred_during_scheduling_ignored_during_execution;
+        let preferred = terms.preferred_during_scheduling_ignored_during_execution;
         assert_eq!(
             serde_json::to_value(preferred).unwrap(),
             Value::from(expected)
         );
         assert_eq!(
-            found.required_during_scheduling_ignored_during_execution,
+            terms.required_during_scheduling_ignored_during_execution,
             None
         );
     }
@@ -176,9 +176,9 @@ fn only_a_single_node_is_an_assigned_one() {
         serde_json::from_value(spec).unwrap()
     };
     let named = |names: Value| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": names}]});
-    let one = |names: Value| assigned_node(&spec(json!([named(names)]))).map(str::to_owned);
-    assert_eq!(one(json!(["a"])), Some("a".to_owned()));
-    assert_eq!(one(json!(["a", "b"])), None);
+    let node_of = |names: Value| assigned_node(&spec(json!([named(names)]))).map(str::to_owned);
+    assert_eq!(node_of(json!(["a"])), Some("a".to_owned()));
+    assert_eq!(node_of(json!(["a", "b"])), None);
     for terms in [
         json!([]),
         json!([named(json!(["a"])), named(json!(["b"]))]),

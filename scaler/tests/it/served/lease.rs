@@ -127,7 +127,7 @@ async fn an_hour_without_an_api_server_has_no_leader_and_one_within_a_period_aft
         api.with(|state| state.fails_with = Some(503));
         let asked = api.with(|state| state.asked.len());
         sleep(timing.duration()).await;
-        let held = heap::held();
+        let bytes_before = heap::held();
         for _ in 0..3_600 {
             sleep(Duration::from_secs(1)).await;
             assert!(!leadership.leads(), "others may hold the lease");
@@ -135,7 +135,7 @@ async fn an_hour_without_an_api_server_has_no_leader_and_one_within_a_period_aft
         // The simulated server keeps each request.
         let asked = api.with(|state| state.asked.drain(asked..).count());
         assert!((1_200..=1_600).contains(&asked), "{asked} requests");
-        let grown = heap::held() - held;
+        let grown = heap::held() - bytes_before;
         assert!(grown <= 512 << 10, "{grown} bytes more than at its begin");
         api.with(|state| state.fails_with = None);
         sleep(timing.period()).await;

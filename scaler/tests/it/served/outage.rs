@@ -134,7 +134,7 @@ async fn objects_stay_while_the_server_is_away_for_an_hour_and_are_right_soon_af
         until(&watches, &["a", "b"], RECOVERY).await;
         server.go();
         sleep(Duration::from_mins(10)).await;
-        let held = heap::held();
+        let bytes_before = heap::held();
         for _ in 0..50 {
             sleep(Duration::from_mins(1)).await;
             assert_eq!(nodes(&watches), ["a", "b"]);
@@ -145,7 +145,7 @@ async fn objects_stay_while_the_server_is_away_for_an_hour_and_are_right_soon_af
             (60..=400).contains(&refused),
             "{refused} attempts of each kind"
         );
-        let grown = heap::held() - held;
+        let grown = heap::held() - bytes_before;
         assert!(
             grown <= 64 << 10,
             "{grown} bytes more than early in the outage"

@@ -45,9 +45,9 @@ fn the_page_of_resources_has_every_field() {
         std::fs::write(PAGE, expected).unwrap();
         return;
     }
-    let found = std::fs::read_to_string(PAGE).unwrap_or_default();
+    let page = std::fs::read_to_string(PAGE).unwrap_or_default();
     assert_eq!(
-        found, expected,
+        page, expected,
         "docs/reference/resources.md differs from the schemas; UPDATE_GOLDEN=1 writes it"
     );
 }

@@ -77,12 +77,12 @@ fn function() -> Value {
 
 fn profile() -> Value {
     let latencies = json!({"p50": 20, "p90": 20, "p95": 30, "p99": 30});
-    let one = json!({
+    let configuration = json!({
         "cpuMillis": 1000, "batch": 1, "concurrency": 1, "ownBytes": 1, "latencyMicros": latencies,
     });
     json!({
         "apiVersion": "tetris.dev/v1alpha1", "kind": "ModelProfile", "metadata": {"name": "m"},
-        "spec": {"model": "m", "configurations": [one], "objects": [], "unlistedBytes": 0},
+        "spec": {"model": "m", "configurations": [configuration], "objects": [], "unlistedBytes": 0},
     })
 }
 
@@ -113,8 +113,8 @@ fn every_rule_takes_what_is_right_and_refuses_what_is_not() {
 
 fn messages(schema: &Value) -> BTreeSet<String> {
     let rules = schema["x-kubernetes-validations"].as_array();
-    let own = rules.into_iter().flatten();
-    let mut all: BTreeSet<String> = own
+    let given = rules.into_iter().flatten();
+    let mut all: BTreeSet<String> = given
         .map(|rule| rule["message"].as_str().unwrap().to_owned())
         .collect();
     let properties = schema["properties"].as_object().into_iter().flatten();

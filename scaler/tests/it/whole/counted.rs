@@ -120,12 +120,12 @@ async fn instances_with_the_fewest_outstanding_requests_are_released_first() {
         world.gateway("gateway-a").await,
         world.gateway("gateway-b").await,
     ];
-    let each = |load: Function| {
+    let set_all = |load: Function| {
         for gateway in &gateways {
             gateway.set("f", load.clone());
         }
     };
-    each(rps(225.0));
+    set_all(rps(225.0));
     world.counted_function("f");
     let operator = world.operator("a");
     world.until_ready("f", 6).await;
@@ -136,12 +136,12 @@ async fn instances_with_the_fewest_outstanding_requests_are_released_first() {
         (name.clone(), count)
     };
     let outstanding: Vec<(String, u64)> = all.iter().enumerate().map(outstanding).collect();
-    each(Function {
+    set_all(Function {
         outstanding: outstanding.clone(),
         ..rps(225.0)
     });
     operator.passes_more(2).await;
-    each(Function {
+    set_all(Function {
         outstanding,
         ..rps(125.0)
     });

@@ -85,14 +85,14 @@ impl Gateway {
         }
         let passed = self.started.elapsed();
         let functions = state.functions.iter().map(|(name, counted)| {
-            let one = &counted.load;
-            let instances = one.outstanding.iter();
+            let load = &counted.load;
+            let instances = load.outstanding.iter();
             let instances = instances.map(|(pod, count)| json!({"pod": pod, "outstanding": count}));
             json!({
                 "namespace": "blue", "function": name,
                 "requests": counted.requests() as u64,
-                "waiting": one.waiting, "in_flight": one.in_flight,
-                "oldest_wait_ms": one.waiting, "latency": null,
+                "waiting": load.waiting, "in_flight": load.in_flight,
+                "oldest_wait_ms": load.waiting, "latency": null,
                 "instances": instances.collect::<Vec<Value>>(),
             })
         });

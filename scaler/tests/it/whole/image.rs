@@ -128,10 +128,10 @@ async fn the_image_brings_certificates_and_says_when_they_did_not_sign_a_servers
     world.function("f", 150.0);
     let address = with_tls(world.prometheus, &world.dir.path().join("ca.pem")).await;
     let _container = world.container(&image, &format!("https://{address}"), &[], &[]);
-    let found = world
+    let condition = world
         .until_says("f", "LoadKnown", "Unknown", "Unreachable")
         .await;
-    let message = found["message"].as_str().unwrap();
+    let message = condition["message"].as_str().unwrap();
     assert!(
         message.contains("UnknownIssuer") && message.contains("--prometheus-ca"),
         "{message}"

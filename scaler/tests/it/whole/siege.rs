@@ -1,7 +1,7 @@
 //! The scaler's program in a cgroup with the limit that it ships with, under hostile clients at all of its ports: its
 //! pages and KEDA's external scaler.
 //!
-//! `TETRIS_SIEGE_SECONDS` says for how long.
+//! `TETRIS_SIEGE_SECONDS` sets the duration.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};

@@ -43,11 +43,11 @@ async fn a_function_gets_its_deployment_and_then_nothing_is_written() {
 }
 
 fn check_deployment(world: &World) {
-    let found = world.api.with(|state| deployment(state, "f")).unwrap();
+    let deployment = world.api.with(|state| deployment(state, "f")).unwrap();
     let marks = json!({"tetris.dev/function": "f", "tetris.dev/configuration": CONFIGURATION});
-    assert_eq!(found["metadata"]["labels"], marks);
-    assert_eq!(found["spec"]["selector"]["matchLabels"], marks);
-    let owner = &found["metadata"]["ownerReferences"][0];
+    assert_eq!(deployment["metadata"]["labels"], marks);
+    assert_eq!(deployment["spec"]["selector"]["matchLabels"], marks);
+    let owner = &deployment["metadata"]["ownerReferences"][0];
     let key = id("inferencefunctions", "blue", "f");
     let uid = world
         .api
@@ -56,7 +56,7 @@ fn check_deployment(world: &World) {
         (&owner["uid"], &owner["controller"]),
         (&uid, &Value::Bool(true))
     );
-    let pods = &found["spec"]["template"]["spec"];
+    let pods = &deployment["spec"]["template"]["spec"];
     let container = &pods["containers"][0];
     let variable = |name: &str, value: &str| json!({"name": name, "value": value});
     let environment = [
@@ -74,7 +74,7 @@ fn check_deployment(world: &World) {
         pods["volumes"],
         json!([{"name": "tetris-store", "csi": csi}])
     );
-    let preferred = preferences(&found["spec"]["template"]);
+    let preferred = preferences(&deployment["spec"]["template"]);
     let most = preferred.iter().max_by_key(|(_, weight)| **weight).unwrap();
     assert_eq!(most.0, "node-1", "it has the tensors: {preferred:?}");
     let nodes = world.api.with(|state| {
@@ -91,9 +91,9 @@ fn check_report(world: &World) {
         ("LoadKnown", "Measured"),
         ("ProfileFound", "Found"),
     ] {
-        let found = world.api.with(|state| condition(state, "f", what));
+        let told = world.api.with(|state| condition(state, "f", what));
         assert_eq!(
-            (&found["status"], &found["reason"]),
+            (&told["status"], &told["reason"]),
             (&json!("True"), &json!(reason))
         );
     }

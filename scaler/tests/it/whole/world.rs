@@ -105,14 +105,14 @@ impl World {
         status: &str,
         reason: &str,
     ) -> Value {
-        let mut found = Value::Null;
+        let mut last = Value::Null;
         let waits = format!("{function} says {what} {status} {reason}");
         self.until(&waits, |state| {
-            found = condition(state, function, what);
-            found["status"] == status && found["reason"] == reason
+            last = condition(state, function, what);
+            last["status"] == status && last["reason"] == reason
         })
         .await;
-        found
+        last
     }
 
     /// Returns all writes to the resource.
@@ -198,11 +198,11 @@ pub fn asked_for(state: &State, function: &str) -> Option<u64> {
 
 /// Returns a condition of a function.
 pub fn condition(state: &State, function: &str, what: &str) -> Value {
-    let found = state
+    let object = state
         .objects
         .get(&id("inferencefunctions", "blue", function));
-    let conditions = found.and_then(|entry| entry["status"]["conditions"].as_array());
+    let conditions = object.and_then(|entry| entry["status"]["conditions"].as_array());
     let mut conditions = conditions.into_iter().flatten();
-    let found = conditions.find(|condition| condition["type"] == what);
-    found.cloned().unwrap_or_default()
+    let condition = conditions.find(|condition| condition["type"] == what);
+    condition.cloned().unwrap_or_default()
 }

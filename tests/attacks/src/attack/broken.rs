@@ -1,4 +1,4 @@
-//! Files whose reads fail in the middle (EIO): of a disk that is broken, or a volume in user space that says so.
+//! Files whose reads fail in the middle (EIO): of a disk that is broken, or a volume in user space that reports it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -18,7 +18,7 @@ const CONNECTIONS: usize = 300;
 pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
     let half = Message::Hello { pid: 1 }.encode();
     rounds.repeat(Duration::from_secs(2), |_, tally| {
-        let mut held = Vec::new();
+        let mut connections = Vec::new();
         let users: Vec<_> = match rounds.context.rights {
             Rights::ContainerRoot => USERS.map(Some).collect(),
             Rights::User(_) | Rights::Kept => vec![None],
@@ -37,11 +37,11 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
                     _ => raw.send(half.get(..3).unwrap_or_default(), &[]),
                 }
                 tally.count("connected");
-                held.push(raw);
+                connections.push(raw);
             }
             become_for_now(None)?;
         }
-        Ok(held)
+        Ok(connections)
     })
 }
 

@@ -94,8 +94,8 @@ fn header(content: Content, len: usize, round: u64) -> (String, u64) {
             text.pop();
         }
         Content::Metadata => {
-            let one = r#"{"w":{"dtype":"U8","shape":[],"data_offsets":[0,1]},"__metadata__":{"#;
-            text.push_str(one);
+            let tensor = r#"{"w":{"dtype":"U8","shape":[],"data_offsets":[0,1]},"__metadata__":{"#;
+            text.push_str(tensor);
             tensors = 1;
             let mut number = round << 24;
             while text.len() < len - ENTRY {

@@ -15,7 +15,7 @@ const MODELS: usize = 200;
 pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
     let size = nix::sys::statvfs::statvfs(&rounds.context.store)?;
     let capacity = size.blocks() * size.fragment_size();
-    let mut held: Vec<Model> = Vec::new();
+    let mut models: Vec<Model> = Vec::new();
     rounds.repeat(Duration::from_millis(100), |round, tally| {
         let path = rounds.scratch("hoarded");
         model::write(&path, round, MODEL_BYTES)?;
@@ -23,10 +23,10 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
         let is_shared = model.report().bytes_private == 0;
         tally.count(if is_shared { "mapped" } else { "private" });
         // A private one costs the attacker alone.
-        if is_shared && held.len() < MODELS {
-            held.push(model);
+        if is_shared && models.len() < MODELS {
+            models.push(model);
         }
-        tally.add("held", held.len() as u64);
+        tally.add("held", models.len() as u64);
         for share in [16, 3, 1] {
             let path = rounds.scratch("sparse");
             model::write_sparse(&path, round * 16 + share, capacity / share)?;

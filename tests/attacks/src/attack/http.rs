@@ -26,13 +26,13 @@ const PATHS: [&str; 6] = [
 
 pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
     rounds.repeat(Duration::from_secs(1), |round, tally| {
-        let mut held = Vec::new();
+        let mut connections = Vec::new();
         for page in &rounds.context.pages {
             for number in 0..IDLE {
                 match idle(page, round * IDLE + number) {
                     Ok(stream) => {
                         tally.count("connected");
-                        held.push(stream);
+                        connections.push(stream);
                     }
                     Err(error) => tally.count(format!("{:?}", error.kind())),
                 }
@@ -40,10 +40,10 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
             ask(page, tally);
         }
         // One more byte for each that the server still has.
-        for stream in &mut held {
+        for stream in &mut connections {
             let _hung_up = stream.write_all(b"x");
         }
-        Ok(held)
+        Ok(connections)
     })
 }
 

@@ -19,7 +19,7 @@ use crate::model;
 
 const LEN: usize = 4 << 20;
 const FILE: &str = "model.safetensors";
-/// Rounds after the images were made: their number tells them apart from those of an earlier run.
+/// Rounds after the images were made: their number distinguishes them from those of an earlier run.
 const LOADS: usize = 2;
 /// The longest wait for a loop device that is still held.
 const DETACHED: Duration = Duration::from_secs(20);

@@ -14,7 +14,7 @@ const HELD: usize = 2000;
 
 pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
     let options = LoadOptions::default().with_min_shared_bytes(0);
-    let mut held: Vec<Model> = Vec::new();
+    let mut models: Vec<Model> = Vec::new();
     rounds.repeat(Duration::from_millis(500), |round, tally| {
         let paths: Vec<_> = (0..FILES)
             .map(|number| rounds.scratch(&format!("tiny-{number}")))
@@ -30,12 +30,12 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
             let model = agent.load_with(path, &options)?;
             let is_shared = model.report().bytes_private == 0;
             tally.count(if is_shared { "shared" } else { "private" });
-            if is_shared && held.len() < HELD {
-                held.push(model);
+            if is_shared && models.len() < HELD {
+                models.push(model);
             }
             std::fs::remove_file(path)?;
         }
-        tally.add("held", held.len() as u64);
+        tally.add("held", models.len() as u64);
         Ok(())
     })
 }

@@ -75,11 +75,11 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
                 tally.count("not-connected");
                 continue;
             };
-            let own = sink.lingering()?;
+            let socket = sink.lingering()?;
             // Where the server is faster, the last close is here.
             let stays = sink.closer.clone().attend(|| {
-                let stays = send(&to, &own, way);
-                drop(own);
+                let stays = send(&to, &socket, way);
+                drop(socket);
                 stays
             });
             tally.count("passed");
@@ -92,31 +92,31 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
 /// Passes the socket in one of the ways in which a server can come to close it. Returns true if the client stays.
 fn send(to: &Raw, own: &OwnedFd, way: usize) -> bool {
     let kind = ManifestKind::Safetensors;
-    let own = own.as_fd();
+    let sink = own.as_fd();
     match way % 5 {
         // Where none are expected.
-        0 => to.send(&PROTOCOL.preamble(), &[own]),
+        0 => to.send(&PROTOCOL.preamble(), &[sink]),
         // More than are expected.
         1 => {
             to.send(&greeting(), &[]);
-            to.ask_to_ingest(kind, &[own, own, own]);
+            to.ask_to_ingest(kind, &[sink, sink, sink]);
         }
         // With a message that carries none.
         2 => {
             let (bytes, inodes) = (4096, 0);
             let ask = Message::MakeRoom { bytes, inodes }.encode();
             to.send(&greeting(), &[]);
-            to.send(&ask, &[own]);
+            to.send(&ask, &[sink]);
         }
         // Left unread: the client has gone before the server comes to it.
         3 => {
-            to.send(&greeting(), &[own]);
+            to.send(&greeting(), &[sink]);
             return false;
         }
         // In the queue of a socket that is in a queue.
         _ => {
             if let Ok((one, other)) = UnixStream::pair() {
-                Raw(one).send(b"x", &[own]);
+                Raw(one).send(b"x", &[sink]);
                 to.send(&PROTOCOL.preamble(), &[other.as_fd()]);
             }
         }

@@ -14,9 +14,9 @@ use super::Rounds;
 use crate::model;
 
 const FILES: u32 = 500;
-/// Locks on each of its own files.
+/// Locks on each of the attacker's files.
 const EACH: u32 = 500;
-/// Models of its own, on whose objects it has locks.
+/// The attacker's models, on whose objects it has locks.
 const MODELS: u64 = 12;
 const MODEL_BYTES: usize = 512 << 10;
 
@@ -28,7 +28,7 @@ enum Kind {
 
 /// Takes the locks in the first round, and keeps them.
 pub(super) fn elsewhere(rounds: &Rounds<'_>) -> Result<()> {
-    let mut held = Vec::new();
+    let mut locked = Vec::new();
     rounds.repeat(Duration::from_secs(1), |round, tally| {
         if round == 1 {
             for number in 0..FILES {
@@ -46,7 +46,7 @@ pub(super) fn elsewhere(rounds: &Rounds<'_>) -> Result<()> {
                 for at in (0..EACH).rev() {
                     lock(&file, Kind::Ofd, i64::from(at) * 2, 1)?;
                 }
-                held.push(file);
+                locked.push(file);
             }
         }
         tally.add("locks", u64::from(FILES) * u64::from(EACH));
@@ -56,7 +56,7 @@ pub(super) fn elsewhere(rounds: &Rounds<'_>) -> Result<()> {
 
 /// Makes objects, and locks all that it finds in its store.
 pub(super) fn on_objects(rounds: &Rounds<'_>) -> Result<()> {
-    let mut held: Vec<(PathBuf, File)> = Vec::new();
+    let mut locked: Vec<(PathBuf, File)> = Vec::new();
     rounds.repeat(Duration::from_millis(500), |round, tally| {
         let path = rounds.scratch(&format!("locked-{}", round % MODELS));
         if round <= MODELS {
@@ -69,9 +69,9 @@ pub(super) fn on_objects(rounds: &Rounds<'_>) -> Result<()> {
             0 => "shared",
             _ => "private",
         });
-        held.retain(|(path, _)| path.exists());
+        locked.retain(|(path, _)| path.exists());
         for path in objects(&rounds.context.store)? {
-            if held.iter().any(|(known, _)| *known == path) {
+            if locked.iter().any(|(known, _)| *known == path) {
                 continue;
             }
             // It can be gone by now.
@@ -79,10 +79,10 @@ pub(super) fn on_objects(rounds: &Rounds<'_>) -> Result<()> {
                 for kind in [Kind::Posix, Kind::Ofd] {
                     lock(&file, kind, 0, 0)?;
                 }
-                held.push((path, file));
+                locked.push((path, file));
             }
         }
-        tally.add("locked", held.len() as u64);
+        tally.add("locked", locked.len() as u64);
         Ok(())
     })
 }

@@ -175,7 +175,7 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// Makes a round after each pause until the end, and says what came of each. Something of the last round is kept
+    /// Makes a round after each pause until the end, and reports the result of each. Something of the last round is kept
     /// until the next one, so that the attack stays in force.
     fn repeat<T>(
         &self,

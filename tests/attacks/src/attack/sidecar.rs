@@ -41,7 +41,7 @@ fn files(models: &Path) -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// Writes a sidecar that says that `path` has the bytes of `other`.
+/// Writes a sidecar that claims that `path` has the bytes of `other`.
 fn plant(path: &Path, other: &Path) -> Result<()> {
     let agent = Agent::without_store();
     let (kind, options) = (ManifestKind::Safetensors, LoadOptions::default());

@@ -66,7 +66,7 @@ pub(super) fn run(rounds: &Rounds<'_>, files: Files) -> Result<()> {
     // Dropped at the end: until then no one answers.
     let (locals, _asks) = files.local.unzip();
     rounds.repeat(Duration::from_secs(3), |round, tally| {
-        let mut held = Vec::new();
+        let mut requests = Vec::new();
         let mut pass = |path: &Path, kind: &str| -> Result<()> {
             let file = File::open(path).with_context(|| path.display().to_string())?;
             let Ok(mut raw) = Raw::greeted(&rounds.context.store) else {
@@ -84,7 +84,7 @@ pub(super) fn run(rounds: &Rounds<'_>, files: Files) -> Result<()> {
                 Ok(_) => format!("{kind}-answered"),
                 Err(_) => format!("{kind}-no-answer"),
             });
-            held.push(raw);
+            requests.push(raw);
             Ok(())
         };
         for number in 0..PASSED {
@@ -97,6 +97,6 @@ pub(super) fn run(rounds: &Rounds<'_>, files: Files) -> Result<()> {
                 pass(path, "local")?;
             }
         }
-        Ok(held)
+        Ok(requests)
     })
 }

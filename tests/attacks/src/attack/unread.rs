@@ -78,22 +78,25 @@ enum Connection {
 }
 
 pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
-    let mut held: Vec<Held> = Vec::new();
+    let mut connections: Vec<Held> = Vec::new();
     rounds.repeat(Duration::from_secs(1), |round, tally| {
         for slow in Slow::ALL {
-            let open = held.iter().filter(|held| held.slow == slow).count();
+            let open = connections
+                .iter()
+                .filter(|connection| connection.slow == slow)
+                .count();
             for number in 0..BEGUN.min(MOST.saturating_sub(open)) as u64 {
                 begin(
                     rounds,
                     slow,
                     round * BEGUN as u64 + number,
-                    &mut held,
+                    &mut connections,
                     tally,
                 );
             }
         }
         let mut open = Vec::new();
-        for mut connection in held.drain(..) {
+        for mut connection in connections.drain(..) {
             let took = connection.begun.elapsed();
             if connection.goes_on()? {
                 let slow = connection.slow;
@@ -111,7 +114,7 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
                 tally.count(format!("{}-refused", connection.slow.name()));
             }
         }
-        held = open;
+        connections = open;
         Ok(())
     })
 }

@@ -86,7 +86,7 @@ impl Program {
     /// The next line; `None` when it has ended.
     ///
     /// # Panics
-    /// When it says nothing for very long, or that something is wrong.
+    /// When it is silent for very long, or reports that something is wrong.
     pub fn line(&mut self) -> Option<Line> {
         match self.lines.recv_timeout(ROUND) {
             Ok(Line::Wrong { attack, what }) => panic!("{attack}: {what}"),
@@ -101,7 +101,7 @@ impl Program {
         self.lines.try_iter().collect()
     }
 
-    /// Tells it to end, and waits for that. Returns what it said that no one had read.
+    /// Asks it to end, and waits for that. Returns what it said that no one had read.
     pub fn stop(mut self) -> Vec<Line> {
         drop(self.child.stdin.take());
         let mut rest = Vec::new();
@@ -217,7 +217,7 @@ impl Attacker {
         }
     }
 
-    /// Tells it to end with its round.
+    /// Asks it to end with its round.
     pub fn end(&mut self) {
         drop(self.program.child.stdin.take());
     }

@@ -88,11 +88,11 @@ fn locks_of_a_pod_on_its_own_files_lengthen_no_pass() {
     let loads = scene.goes_on();
     let passes = scene.node.metric("tetris_pass_duration_seconds_count") - passes;
     // Loads are no part of passes.
-    let each = (read() - begun - loads * BYTES as u64) / passes as u64;
+    let per_pass = (read() - begun - loads * BYTES as u64) / passes as u64;
     // The bounded reading that counts holders is a sixth of the list.
     assert!(
-        each < list / 2,
-        "a pass reads {each} bytes, the list of locks has {list}"
+        per_pass < list / 2,
+        "a pass reads {per_pass} bytes, the list of locks has {list}"
     );
     scene.end(attacker, &before);
 }
@@ -120,8 +120,8 @@ fn nothing_waits_for_leases_of_a_containers_root() {
     let Some(attacker) = scene.attack("leases", &["--container-root"]) else {
         return;
     };
-    let held = attacker.counts.get("held").copied().unwrap_or_default();
-    assert!(held > 0, "{:?}", attacker.counts);
+    let leases = attacker.counts.get("held").copied().unwrap_or_default();
+    assert!(leases > 0, "{:?}", attacker.counts);
     scene.goes_on();
     scene.end(attacker, &before);
 }

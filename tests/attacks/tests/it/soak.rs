@@ -44,7 +44,7 @@ const THREADS: u64 = 6;
 const BYTES: u64 = MIB;
 const INODES: u64 = 8;
 
-/// The attacks, with the namespace of each and its arguments. Slow files wait for turns of their own namespace.
+/// The attacks, with the namespace of each and its arguments. Slow files wait for turns of their namespace.
 const ATTACKS: [(&str, &str, &[&str]); 18] = [
     ("lingering", "blue", &[]),
     ("metadata", "blue", &[]),
@@ -112,8 +112,12 @@ impl Reborn {
         node.api.make("reborn");
         let pod = node.passing_pod("reborn", &format!("reborn-{}", self.times));
         node.publish(&pod);
-        let found = files(&pod.volume.join("objects-v1"));
-        assert_eq!(found, (0, 0), "a namespace found its predecessor's objects");
+        let counts = files(&pod.volume.join("objects-v1"));
+        assert_eq!(
+            counts,
+            (0, 0),
+            "a namespace found its predecessor's objects"
+        );
         let path = pod.scratch.join("model");
         model::write(&path, self.times, 256 << 10).unwrap();
         let options = LoadOptions::default().with_min_shared_bytes(0);

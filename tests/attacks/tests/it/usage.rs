@@ -32,12 +32,12 @@ pub struct ProcessUsage {
 
 impl Usage {
     pub fn of(processes: &[(&'static str, u32)], file_system: &Path) -> Self {
-        let found = statvfs(file_system).unwrap();
+        let usage = statvfs(file_system).unwrap();
         let of = |(name, id): &(&'static str, u32)| (*name, ProcessUsage::of(*id));
         Self {
             processes: processes.iter().map(of).collect(),
-            bytes: (found.blocks() - found.blocks_free()) * found.fragment_size(),
-            inodes: found.files() - found.files_free(),
+            bytes: (usage.blocks() - usage.blocks_free()) * usage.fragment_size(),
+            inodes: usage.files() - usage.files_free(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Without the daemon, a load takes private memory and says so; with it again, loads are shared.
+//! Without the daemon, a load takes private memory and reports it; with it again, loads are shared.
 
 use tetris_container_tests::model::Spec;
 

@@ -80,7 +80,7 @@ impl Host {
         self.tetris().join("stores")
     }
 
-    /// A directory on the disk, with a copy of its own of the model.
+    /// A directory on the disk, with a separate copy of the model.
     pub fn download(&self, name: &str, spec: Spec) -> PathBuf {
         let dir = self.downloads.path().join(name);
         fs::create_dir(&dir).unwrap();

@@ -87,15 +87,15 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Nothing was lost, nothing added that is not what its name says, and what no one holds goes.
+    /// Nothing was lost, nothing added that is not what its name promises, and what no one holds goes.
     fn end_whole(self) {
         for object in objects(&self.store) {
-            let found = self
+            let verdict = self
                 .store
                 .verify(&object.object, VerifyDepth::Full)
                 .unwrap();
-            let freed_meanwhile = found == Verified::Absent;
-            assert!(found == Verified::Sound || freed_meanwhile, "{found:?}");
+            let freed_meanwhile = verdict == Verified::Absent;
+            assert!(verdict == Verified::Sound || freed_meanwhile, "{verdict:?}");
         }
         assert!(self.store.foreign().unwrap().is_empty());
         assert!(self.store.objects().unwrap().foreign.is_empty());

@@ -1,4 +1,4 @@
-//! The daemon in a container, and pods in others. Needs root and a Docker daemon (tests/docker.sh); what is left out says so.
+//! The daemon in a container, and pods in others. Needs root and a Docker daemon (tests/docker.sh); a skipped test names what is missing.
 
 mod broker_down;
 mod cgroup;

@@ -217,7 +217,7 @@ pub fn directory(namespace: &str) -> String {
     format!("{namespace}.{}", uid_of(namespace, 1))
 }
 
-/// Says where the API server is.
+/// Names where the API server is.
 fn reach(host: &Host, kubelet: &Kubelet) {
     let text = format!(
         "{{clusters: [{{name: c, cluster: {{server: 'http://{}'}}}}], users: [{{name: u, user: {{}}}}], \
@@ -252,10 +252,10 @@ expire_after_secs = 2
 
 /// Objects of a store that someone holds, as their inodes.
 pub fn held(store: &Store) -> Vec<u64> {
-    let held = objects(store)
+    let objects_held = objects(store)
         .into_iter()
         .filter(|object| store.is_held(&object.object).unwrap());
-    let mut inodes: Vec<_> = held.map(|object| object.inode).collect();
+    let mut inodes: Vec<_> = objects_held.map(|object| object.inode).collect();
     inodes.sort_unstable();
     inodes
 }

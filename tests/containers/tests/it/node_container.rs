@@ -71,6 +71,6 @@ fn death_and_update_of_the_nodes_container_leave_mount_objects_and_references() 
 }
 
 fn bytes_of(host: &Host) -> u64 {
-    let found = nix::sys::statvfs::statvfs(&host.stores()).unwrap();
-    found.blocks() * found.fragment_size()
+    let stat = nix::sys::statvfs::statvfs(&host.stores()).unwrap();
+    stat.blocks() * stat.fragment_size()
 }

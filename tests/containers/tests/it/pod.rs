@@ -88,14 +88,14 @@ impl Server {
         until("the model is loaded", || {
             // Asked first: what it said before it ended is read afterwards.
             let runs = self.container.is_running();
-            let found = said(&self.container)
+            let loaded = said(&self.container)
                 .into_iter()
                 .find_map(|line| match line {
                     Line::Loaded(loaded) => Some(loaded),
                     _ => None,
                 });
-            assert!(runs || found.is_some(), "{:?}", self.container.ended());
-            found
+            assert!(runs || loaded.is_some(), "{:?}", self.container.ended());
+            loaded
         })
     }
 

@@ -97,6 +97,6 @@ fn a_bind_that_is_made_read_only_afterwards_is_writable_on_the_host() {
     let command = [image::POD, "publish-wrongly", &store, "/host/wrong"];
     let container = Container::start("wrong", &host.image.name, &options, &command);
     assert_eq!(container.ended(), 0, "{}", container.stderr());
-    let found = writable(&volume).expect("it is not read-only");
-    assert!(found.starts_with("its options are"), "{found}");
+    let error = writable(&volume).expect("it is not read-only");
+    assert!(error.starts_with("its options are"), "{error}");
 }

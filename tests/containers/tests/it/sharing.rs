@@ -82,13 +82,13 @@ fn a_pod_without_the_store_cannot_load_what_its_limit_has_no_room_for() {
 /// On standard error, where it is seen although the test passes.
 fn tell(peaks: &[u64], one_copy: u64, node_charge: u64) {
     let shown = |bytes: u64| format!("{:.1}", bytes as f64 / mib(1) as f64);
-    let each: Vec<_> = peaks.iter().map(|peak| shown(*peak)).collect();
+    let shown_peaks: Vec<_> = peaks.iter().map(|peak| shown(*peak)).collect();
     let sum = shown(peaks.iter().sum());
     let _ = writeln!(
         std::io::stderr(),
         "MiB: a model of {}; peaks of {PODS} pods limited to {LIMIT_MIB}: {}, in all {sum}; the copy in the store {}; charged to the daemon for it {}",
         shown(SPEC.bytes()),
-        each.join(", "),
+        shown_peaks.join(", "),
         shown(one_copy),
         shown(node_charge),
     );

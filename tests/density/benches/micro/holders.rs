@@ -33,14 +33,17 @@ fn populated(fixture: &Fixture) -> Result<&'static Populated> {
         return Ok(populated);
     }
     let store = Store::create(fixture.beside_store("holders"), &CreateOptions::default())?;
-    let mut held = Vec::new();
+    let mut references = Vec::new();
     for number in 0..OBJECTS {
         let published = store.publish(&number.to_le_bytes(), Access::ReadOnly)?;
         if number % (OBJECTS / MAPPED) == 0 {
-            held.push(published.mapping);
+            references.push(published.mapping);
         }
     }
-    let made = Populated { store, _held: held };
+    let made = Populated {
+        store,
+        _held: references,
+    };
     Ok(POPULATED.get_or_init(|| made))
 }
 

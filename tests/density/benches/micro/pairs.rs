@@ -70,11 +70,11 @@ impl Bench {
         (self.baseline)(fixture)?;
         let (mut ours, mut baseline, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..rounds.max(1) {
-            let one = (self.ours)(fixture)?;
+            let our_time = (self.ours)(fixture)?;
             let other = (self.baseline)(fixture)?;
-            ours.push(one);
+            ours.push(our_time);
             baseline.push(other);
-            ratios.push(one / other);
+            ratios.push(our_time / other);
         }
         Ok(Line {
             bench: *self,

@@ -1,7 +1,7 @@
 //! Figures of the Tetris paper (USENIX ATC 2022, section 5.2) beside the same quantities of this
 //! run.
 //!
-//! The paper measured TensorFlow Serving processes with much memory of their own (Vgg19: 95 MB
+//! The paper measured TensorFlow Serving processes with much private memory (Vgg19: 95 MB
 //! beside 549 MB of tensors) on Xeon servers with Linux 4.15. Our processes hold little but the
 //! tensors, so our ratios show the effect of the tensors alone.
 

@@ -8,7 +8,7 @@ use crate::methods::Method;
 /// Describes the first difference in a sentence; `None` if all checksums agree.
 ///
 /// Instances with the same pattern of files must have the same checksum with every method. Workers
-/// with PyTorch compute another checksum, and weights that are cast have one of their own, so each
+/// with PyTorch compute another checksum, and weights that are cast have a different one, so each
 /// kind is compared only with itself.
 pub fn disagreement(methods: &[MethodReport], patterns: usize) -> Option<String> {
     let mut known: BTreeMap<(bool, bool, usize), (&str, Method)> = BTreeMap::new();

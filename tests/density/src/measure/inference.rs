@@ -89,13 +89,14 @@ fn summarize(mut samples: Vec<InferenceSamples>) -> Vec<InferenceSamples> {
         .find(|samples| samples.method == Method::Private)
         .map(floats);
     for samples in &mut samples {
-        let own = floats(samples);
-        samples.summary = Summary::of(&own);
+        let values = floats(samples);
+        samples.summary = Summary::of(&values);
         samples.ratio_to_private = private.as_ref().and_then(|private| {
             median(
-                &own.iter()
+                &values
+                    .iter()
                     .zip(private)
-                    .map(|(own, private)| own / private)
+                    .map(|(values, private)| values / private)
                     .collect::<Vec<_>>(),
             )
         });

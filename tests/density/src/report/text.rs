@@ -182,9 +182,9 @@ fn starts(report: &WorkloadReport) -> String {
             let pass = inference
                 .and_then(|samples| samples.summary.as_ref())
                 .map(|summary| summary.median);
-            let own: Vec<f64> = method.pass_ns.iter().map(|&time| time as f64).collect();
+            let times: Vec<f64> = method.pass_ns.iter().map(|&time| time as f64).collect();
             row.push(
-                pass.or_else(|| crate::stats::median(&own))
+                pass.or_else(|| crate::stats::median(&times))
                     .map_or_else(String::new, nanoseconds),
             );
             let ratio = inference.and_then(|samples| samples.ratio_to_private);

@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn own_process_has_memory() {
-        let own = ProcessMemory::of(std::process::id()).unwrap();
-        assert!(own.pss > 0 && own.page_tables > 0, "{own:?}");
-        assert!(own.pss_anon + own.pss_file + own.pss_shmem <= own.pss + 4096);
+        let memory = ProcessMemory::of(std::process::id()).unwrap();
+        assert!(memory.pss > 0 && memory.page_tables > 0, "{memory:?}");
+        assert!(memory.pss_anon + memory.pss_file + memory.pss_shmem <= memory.pss + 4096);
     }
 }

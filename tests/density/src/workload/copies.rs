@@ -33,8 +33,8 @@ impl Copies {
         std::fs::create_dir_all(&self.directory).map_err(Error::io("create", &self.directory))?;
         disk::require(&self.directory, missing)?;
         for instance in self.made..instances {
-            let own = self.directory_of(instance);
-            std::fs::create_dir(&own).map_err(Error::io("create", &own))?;
+            let directory = self.directory_of(instance);
+            std::fs::create_dir(&directory).map_err(Error::io("create", &directory))?;
             for file in workload.files_of(instance) {
                 disk::copy_in_pieces(&file.path, &self.path(instance, &file.path))?;
             }

@@ -19,12 +19,12 @@ fn a_seed_always_gives_the_same_file() {
 #[test]
 fn another_seed_gives_other_weights_of_the_same_size() {
     let directory = tempfile::tempdir().unwrap();
-    let one = std::fs::read(common::tiny_file(directory.path())).unwrap();
+    let first = std::fs::read(common::tiny_file(directory.path())).unwrap();
     let path = directory.path().join("other.safetensors");
     synthetic::write(&common::tiny(), 8, &path).unwrap();
     let other = std::fs::read(&path).unwrap();
-    assert_eq!(one.len(), other.len());
-    assert_ne!(one, other);
+    assert_eq!(first.len(), other.len());
+    assert_ne!(first, other);
 }
 
 #[test]

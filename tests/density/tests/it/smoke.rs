@@ -379,8 +379,11 @@ fn a_family_says_what_its_variants_share_with_the_base() {
     assert_eq!(family["distinct_bytes"], distinct);
     let part = &family["sharing"][0];
     assert_eq!(part["variant"], "variant.safetensors");
-    let own = part["tensor_bytes"].as_u64().unwrap() - part["shared_bytes"].as_u64().unwrap();
-    assert!(own > 0 && own == distinct - base.bytes(), "{part}");
+    let own_bytes = part["tensor_bytes"].as_u64().unwrap() - part["shared_bytes"].as_u64().unwrap();
+    assert!(
+        own_bytes > 0 && own_bytes == distinct - base.bytes(),
+        "{part}"
+    );
     // The second instance, the first with the variant, publishes only that part.
     let methods = family["methods"].as_array().unwrap();
     let tetris = methods
@@ -389,7 +392,7 @@ fn a_family_says_what_its_variants_share_with_the_base() {
         .unwrap();
     let published = &tetris["starts"][1]["store"]["published_bytes"];
     assert!(
-        published.as_u64().unwrap() < base.bytes() / 2 + own,
+        published.as_u64().unwrap() < base.bytes() / 2 + own_bytes,
         "{published}"
     );
 }
@@ -397,10 +400,10 @@ fn a_family_says_what_its_variants_share_with_the_base() {
 #[test]
 fn replicas_of_several_models_are_a_group_each() {
     let workdir = tempfile::tempdir().unwrap();
-    let one = common::tiny_file(workdir.path());
+    let first = common::tiny_file(workdir.path());
     let other = workdir.path().join("other.safetensors");
     synthetic::write(&common::tiny(), 8, &other).unwrap();
-    let (one, other) = (one.to_str().unwrap(), other.to_str().unwrap());
+    let (one, other) = (first.to_str().unwrap(), other.to_str().unwrap());
     let output = common::density(
         workdir.path(),
         &[

@@ -117,20 +117,20 @@ fn files(there: There) -> Files {
 fn of_code(scenario: Scenario, place: &Path) -> Vec<String> {
     let store = Store::create(place.join("store"), &CreateOptions::default()).unwrap();
     let object = ObjectRef::of(&bytes());
-    let mut held = None;
+    let mut reference = None;
     if scenario.there != There::Nothing {
-        held = Some(store.publish(&bytes(), Access::ReadOnly).unwrap());
+        reference = Some(store.publish(&bytes(), Access::ReadOnly).unwrap());
     }
     match scenario.there {
         There::Referenced => {}
         There::Truncated => {
-            drop(held.take());
+            drop(reference.take());
             std::fs::remove_file(store.object_path(&object)).unwrap();
             std::fs::write(store.object_path(&object), b"short").unwrap();
             let read_only = std::os::unix::fs::PermissionsExt::from_mode(0o444);
             std::fs::set_permissions(store.object_path(&object), read_only).unwrap();
         }
-        _ => drop(held.take()),
+        _ => drop(reference.take()),
     }
     let steps = place.join("steps");
     let output = Command::new(std::env::current_exe().unwrap())
@@ -145,7 +145,7 @@ fn of_code(scenario: Scenario, place: &Path) -> Vec<String> {
         .output()
         .unwrap();
     assert!(output.status.success(), "{scenario:?}: {output:?}");
-    drop(held);
+    drop(reference);
     let passed = std::fs::read_to_string(&steps).unwrap_or_default();
     passed.lines().map(str::to_owned).collect()
 }

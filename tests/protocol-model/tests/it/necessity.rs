@@ -141,11 +141,11 @@ fn breaks(what: &str, steps: &Steps, variant: Option<Variant>, invariant: &'stat
 
 fn keeps_all(what: &str, steps: &Steps, variant: Option<Variant>, reason: &str) {
     for (mix, model) in mixes() {
-        let found = with(model, steps, variant, None).check();
+        let report = with(model, steps, variant, None).check();
         assert!(
-            found.broken.is_empty(),
+            report.broken.is_empty(),
             "{what}, {mix}: {:#?}",
-            found.broken
+            report.broken
         );
     }
     say(&format!("{what}: every invariant holds; {reason}"));

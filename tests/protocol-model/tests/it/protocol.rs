@@ -7,12 +7,12 @@ use tetris_protocol_model::model::mixes;
 #[test]
 fn every_invariant_holds_in_every_state() {
     for (what, model) in mixes() {
-        let found = model.check();
+        let report = model.check();
         let line = format!(
             "{what}: {} states, longest run {}\n",
-            found.states, found.depth
+            report.states, report.depth
         );
         let _ = std::io::stderr().write_all(line.as_bytes());
-        assert!(found.broken.is_empty(), "{what}: {:#?}", found.broken);
+        assert!(report.broken.is_empty(), "{what}: {:#?}", report.broken);
     }
 }

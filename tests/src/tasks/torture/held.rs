@@ -44,9 +44,9 @@ pub(super) fn require_named(store: &Store, held: &[Held]) -> anyhow::Result<()> 
     let mut named = BTreeSet::new();
     for object in held.iter().flat_map(Held::objects) {
         let path = store.object_path(&object);
-        let found = std::fs::symlink_metadata(&path)
+        let stat = std::fs::symlink_metadata(&path)
             .with_context(|| format!("INV-3: {} is mapped and has no name", path.display()))?;
-        named.insert(found.ino());
+        named.insert(stat.ino());
     }
     let mapped = mapped_inodes(store)?;
     ensure!(

@@ -1,6 +1,6 @@
-//! A process that loads, checks, derives and drops at random, until it is told to stop or killed.
+//! A process that loads, checks, derives and drops at random, until it is asked to stop or killed.
 //!
-//! Each time the parent says something it stands still, or goes on. Standing still, it says what it holds.
+//! Each time the parent writes something it stands still, or goes on. Standing still, it reports what it holds.
 
 mod held;
 
@@ -122,15 +122,15 @@ impl Worker {
             self.random.random_range(0..count),
         );
         let known = &self.models[one.min(other)];
-        let held = if known.whole {
+        let model = if known.whole {
             let file = self.agent.share_file(&known.path, &options)?;
             Held::file(file, known)
         } else {
             let model = self.agent.load_with(&known.path, &options)?;
             Held::model(model, known)
         };
-        self.report(held.report())?;
-        self.held.push(held);
+        self.report(model.report())?;
+        self.held.push(model);
         self.check()?;
         // What everybody holds must not fill the store for good.
         if self.random.random() {

@@ -152,10 +152,10 @@ fn locks_of_others_do_not_lengthen_a_pass() {
     };
     read();
     let quiet = read();
-    let own = ground.dir.path().join("own");
-    std::fs::create_dir(&own).unwrap();
+    let folder = ground.dir.path().join("own");
+    std::fs::create_dir(&folder).unwrap();
     let files = (0..FILES).map(|number| {
-        let path = own.join(number.to_string());
+        let path = folder.join(number.to_string());
         File::create(&path).unwrap();
         path
     });

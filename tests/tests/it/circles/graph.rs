@@ -32,7 +32,7 @@ type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Finds the circles of a crate, in the order of their names.
 pub fn circles(modules: &Modules) -> Vec<Circle> {
-    let mut found: Vec<Circle> = folders(modules)
+    let mut circles: Vec<Circle> = folders(modules)
         .into_iter()
         .flat_map(|(parent, arrows)| {
             components(&arrows).into_iter().map(move |members| Circle {
@@ -41,8 +41,8 @@ pub fn circles(modules: &Modules) -> Vec<Circle> {
             })
         })
         .collect();
-    found.sort_by_key(ToString::to_string);
-    found
+    circles.sort_by_key(ToString::to_string);
+    circles
 }
 
 /// Arrows between the parts of each folder's module.
@@ -142,9 +142,9 @@ fn components(arrows: &Arrows) -> Vec<BTreeSet<String>> {
             (from, seen)
         })
         .collect();
-    let mut found: Vec<BTreeSet<String>> = Vec::new();
+    let mut groups: Vec<BTreeSet<String>> = Vec::new();
     for (from, seen) in &reach {
-        if found.iter().any(|entry| entry.contains(*from)) {
+        if groups.iter().any(|entry| entry.contains(*from)) {
             continue;
         }
         let members: BTreeSet<String> = seen
@@ -153,8 +153,8 @@ fn components(arrows: &Arrows) -> Vec<BTreeSet<String>> {
             .map(|to| (*to).clone())
             .collect();
         if members.len() > 1 {
-            found.push(members);
+            groups.push(members);
         }
     }
-    found
+    groups
 }

@@ -13,19 +13,19 @@ use crate::circles::source::Modules;
 
 #[test]
 fn no_crate_has_a_circle_of_modules() {
-    let mut found = BTreeSet::new();
+    let mut circles = BTreeSet::new();
     let mut modules = 0;
     for (package, root) in library_roots() {
         let parsed = Modules::parse(&root);
         modules += parsed.len();
         for circle in graph::circles(&parsed) {
-            found.insert(format!("{package} {circle}"));
+            circles.insert(format!("{package} {circle}"));
         }
     }
     assert!(modules > 500, "only {modules} modules found");
     assert!(
-        found.is_empty(),
-        "circles of modules, with the folder's module and those in it that need each other: {found:#?}"
+        circles.is_empty(),
+        "circles of modules, with the folder's module and those in it that need each other: {circles:#?}"
     );
 }
 
@@ -62,11 +62,11 @@ fn circles_are_found_through_renames_reexports_and_paths_in_code() {
         "pub fn say() -> String { crate::root(); format!(\"{}\", crate::c::text()) }",
     );
     file("free.rs", "use crate::a::f;");
-    let found: Vec<String> = graph::circles(&Modules::parse(&dir.path().join("lib.rs")))
+    let circles: Vec<String> = graph::circles(&Modules::parse(&dir.path().join("lib.rs")))
         .iter()
         .map(ToString::to_string)
         .collect();
-    assert_eq!(found, ["b: deep side", "crate: a b", "crate: c d"]);
+    assert_eq!(circles, ["b: deep side", "crate: a b", "crate: c d"]);
 }
 
 /// Root files of the libraries and programs of this workspace, with their packages.

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use tetris_conventions::size::Bytes;
-use tetris_conventions::size::SizeError;
+use tetris_units::size::Bytes;
+use tetris_units::size::SizeError;
 
 use super::mount::Huge;
 use crate::command::error::{Error, Result};

@@ -13,8 +13,8 @@ use nix::errno::Errno;
 use nix::mount::umount;
 use nix::unistd::geteuid;
 use tetris_agent::{CreateOptions, Store};
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::{IoError, StoreError, Usage};
+use tetris_units::size::Bytes;
 
 pub(crate) use self::args::InitArgs;
 use self::args::{DEFAULT_PERCENT, Size};

@@ -119,7 +119,7 @@ impl Mount {
 }
 
 /// Mounts a tmpfs of `size` bytes on `dir`. An option that the kernel does not know is left out; what
-/// was used, [`Mount::of`] tells.
+/// was used is in [`Mount::of`].
 pub(crate) fn mount_tmpfs(dir: &Path, size: u64, huge: Huge, mode: u32) -> Result<(), Errno> {
     let base = format!("size={size},nr_inodes={},mode={mode:o}", inodes_for(size));
     let huge = match huge {

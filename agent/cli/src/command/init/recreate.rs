@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::{ObjectEntry, Removed, StoreRemains};
+use tetris_units::size::Bytes;
 use tetris_wire::ConnectError;
 
 use crate::command::error::{Error, Result};
@@ -40,15 +40,15 @@ pub(super) fn remove(dir: &Path, force: bool) -> Result<Lost> {
         ));
     }
     let remains = StoreRemains::of(dir)?;
-    let held = remains.held()?;
+    let objects = remains.held()?;
     if !force {
         require_no_daemon(dir)?;
-        require_unused(dir, &held)?;
+        require_unused(dir, &objects)?;
     }
     let lost = Lost {
         objects: remains.objects.len() as u64,
         bytes: remains.bytes,
-        held_objects: held.len() as u64,
+        held_objects: objects.len() as u64,
     };
     match remains.remove(force)? {
         Removed::All => Ok(lost),
@@ -73,9 +73,9 @@ fn require_unused(dir: &Path, held: &[ObjectEntry]) -> Result {
     if held.is_empty() {
         return Ok(());
     }
-    let found = holding::search(held)?;
-    holding::note_unseen(&found);
-    let names: Vec<String> = found
+    let processes = holding::search(held)?;
+    holding::note_unseen(&processes);
+    let names: Vec<String> = processes
         .processes
         .iter()
         .take(SHOWN)
@@ -83,7 +83,7 @@ fn require_unused(dir: &Path, held: &[ObjectEntry]) -> Result {
         .collect();
     let by = match (
         names.is_empty(),
-        found.processes.len().saturating_sub(SHOWN),
+        processes.processes.len().saturating_sub(SHOWN),
     ) {
         (true, _) => "processes that cannot be seen here".to_owned(),
         (false, 0) => names.join(", "),
@@ -108,7 +108,7 @@ fn refused(dir: &Path, reason: impl std::fmt::Display) -> Error {
     )
 }
 
-/// Says on stderr which content is gone.
+/// Reports on stderr which content is gone.
 pub(super) fn explain(lost: &Lost) {
     output::note(format_args!(
         "{} objects are gone, {} with all records; the next load of each model reads it again",

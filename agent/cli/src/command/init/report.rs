@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tetris_agent::store_location::StoreLocation;
 use tetris_agent::{PrivateCause, Store, Words};
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 use super::args::{DEFAULT_PERCENT, InitArgs, ram};
 use super::mount::{Huge, Mount};
@@ -102,7 +102,7 @@ fn is_same_dir(one: &Path, other: &Path) -> bool {
     one == other || one.canonicalize().is_ok_and(same)
 }
 
-/// Says that the store was there and is someone else's.
+/// Reports that the store was there and is someone else's.
 fn explain_owner(store: &Store) {
     if store.is_writable() {
         return;
@@ -128,7 +128,7 @@ fn explain_size(capacity: u64) -> Result {
     Ok(())
 }
 
-/// Says on stderr what is not as good as it could be, or was chosen without being asked.
+/// Reports on stderr what is not as good as it could be, or was chosen without being asked.
 fn explain(ready: &Ready, args: &InitArgs, pages: &SeenPages, noswap: bool) {
     if ready.how == How::Mounted && args.size.is_none() {
         output::note(format_args!(

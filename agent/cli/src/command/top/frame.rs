@@ -1,7 +1,7 @@
 //! The lines of one look, cut to a width and a height.
 
 use std::fmt::Write as _;
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 use super::snapshot::Snapshot;
 use crate::command::holding;
@@ -131,15 +131,15 @@ fn models(snapshot: &Snapshot, room: usize, width: usize) -> Vec<String> {
 }
 
 fn processes(snapshot: &Snapshot, width: usize) -> Vec<String> {
-    let found = &snapshot.found;
+    let users = &snapshot.found;
     let mut lines = Vec::new();
-    if !found.processes.is_empty() {
+    if !users.processes.is_empty() {
         lines.push(format!(
             "{:>8} {:<16} {:<12} {:>8} {:>10}  {}",
             "HELD BY", "COMMAND", "USER", "OBJECTS", "BYTES", "IN"
         ));
     }
-    for process in found.processes.iter().take(PROCESSES) {
+    for process in users.processes.iter().take(PROCESSES) {
         let place = holding::place(&process.info.container).unwrap_or_default();
         lines.push(format!(
             "{:>8} {:<16} {:<12} {:>8} {:>10}  {}",
@@ -151,14 +151,14 @@ fn processes(snapshot: &Snapshot, width: usize) -> Vec<String> {
             cut_begin(&printable(&place), width.saturating_sub(60).max(PATH_MIN)),
         ));
     }
-    let unseen = found.processes.len().saturating_sub(PROCESSES) as u64;
+    let unseen = users.processes.len().saturating_sub(PROCESSES) as u64;
     let mut rest = String::new();
     if unseen > 0 {
         let _infallible = write!(rest, "and {unseen} more processes");
     }
-    if found.hidden > 0 && snapshot.holders > 0 {
+    if users.hidden > 0 && snapshot.holders > 0 {
         let comma = if rest.is_empty() { "" } else { "; " };
-        let hidden = found.hidden;
+        let hidden = users.hidden;
         let _infallible = write!(rest, "{comma}{hidden} could not be looked at");
     }
     if !rest.is_empty() {

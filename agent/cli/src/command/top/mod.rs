@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::Value;
 use tetris_agent::Store;
 use tetris_agent::store_location::{MOUNT_POINT, SHM_DIR, StoreLocation};
-use tetris_conventions::duration::{self, DurationError};
+use tetris_units::duration::{self, DurationError};
 
 use self::frame::Frame;
 use self::screen::Screen;

@@ -52,7 +52,7 @@ impl Snapshot {
         models.sort_by_key(|row| (Reverse(row.holders), Reverse(row.last_used), row.id));
         let (mut objects, mut object_bytes) = (0, 0);
         let (mut referenced_bytes, mut saved_bytes, mut holders) = (0, 0_u64, 0);
-        let mut held = Vec::new();
+        let mut in_use = Vec::new();
         for entry in present.entries() {
             let (len, count) = (entry.object.len, present.holders(&entry.object));
             objects += 1;
@@ -61,12 +61,12 @@ impl Snapshot {
             if count > 0 {
                 referenced_bytes += len;
                 saved_bytes = saved_bytes.saturating_add(len.saturating_mul(count - 1));
-                held.push(*entry);
+                in_use.push(*entry);
             }
         }
         let quarantined = store.quarantined()?.objects;
         // Without a bar: the screen is taken.
-        let found = processes_of(&held, SCAN_LIMIT, |_, _| ())?;
+        let processes = processes_of(&in_use, SCAN_LIMIT, |_, _| ())?;
         Ok(Self {
             root: lossy(store.root()),
             usage: store.usage()?,
@@ -79,7 +79,7 @@ impl Snapshot {
             quarantined: quarantined.len() as u64,
             quarantined_bytes: quarantined.iter().map(|entry| entry.allocated).sum(),
             models,
-            found,
+            found: processes,
             loading: loading_processes(store, Duration::from_secs(1))?,
             creation_locks: present.creation_locks(store),
         })

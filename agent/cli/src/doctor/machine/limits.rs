@@ -15,7 +15,7 @@ const ENOUGH_MAPPINGS: u64 = 32_768;
 /// Descriptors that a load takes for a moment: one for each thread, a file and a socket, and those of the program.
 const ENOUGH_DESCRIPTORS: u64 = 256;
 
-/// Most mappings that a process may have, if the kernel says.
+/// Most mappings that a process may have, if the kernel reports it.
 pub(in crate::doctor) fn map_limit() -> Option<u64> {
     let text = std::fs::read_to_string(MAP_LIMIT).ok()?;
     text.trim().parse().ok()

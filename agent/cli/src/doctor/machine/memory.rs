@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tetris_conventions::cgroup::memory_limit;
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 use crate::doctor::check::Check;
 use crate::doctor::installed_memory;
@@ -15,11 +15,15 @@ const VERSION_2: &str = "/sys/fs/cgroup/cgroup.controllers";
 /// The memory limit of this process. Pages of objects are charged to the process that writes them.
 pub(super) fn check(seen: &SeenStore) -> Check {
     let version = if Path::new(VERSION_2).exists() { 2 } else { 1 };
-    let own = seen
+    let store_of_user = seen
         .open()
         .filter(|open| open.publishing() == Publishing::Own);
-    of(version, memory_limit(), own.map(|open| open.usage.capacity))
-        .fact("machine_bytes", installed_memory())
+    of(
+        version,
+        memory_limit(),
+        store_of_user.map(|open| open.usage.capacity),
+    )
+    .fact("machine_bytes", installed_memory())
 }
 
 /// `capacity` is that of a store that this process publishes to itself.

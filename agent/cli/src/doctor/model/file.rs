@@ -50,7 +50,7 @@ pub(super) struct LookedFile {
     pub(super) known: Option<KnownAs>,
     /// The reason that loads keep it out of the store.
     pub(super) not_worth: Option<NotWorthSharing>,
-    /// Bytes of it in the page cache before it was looked at, if the kernel says.
+    /// Bytes of it in the page cache before it was looked at, if the kernel reports it.
     pub(super) cached: Option<u64>,
 }
 

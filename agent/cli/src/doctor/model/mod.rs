@@ -8,8 +8,8 @@ mod presence;
 use std::path::Path;
 
 use serde_json::Value;
-use tetris_conventions::size::Bytes;
 use tetris_loader::{LoadError, hub};
+use tetris_units::size::Bytes;
 
 use super::check::{Check, Section};
 use super::store::SeenStore;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use tetris_conventions::size::Bytes;
 use tetris_loader::{PrivateCause, Words};
 use tetris_store_layout::ObjectRef;
+use tetris_units::size::Bytes;
 
 use super::file::LookedFile;
 use super::presence::{Presence, objects_of};
@@ -71,8 +71,11 @@ fn of_store(presence: &Presence<'_>, open: &OpenStore, map_limit: Option<u64>) -
                 cause,
             });
         }
-        let own = |object: &ObjectRef| presence.own.contains(object);
-        let room = open.usage.free.saturating_add(open.freeable_without(own));
+        let is_own = |object: &ObjectRef| presence.own.contains(object);
+        let room = open
+            .usage
+            .free
+            .saturating_add(open.freeable_without(is_own));
         let lacking = missing.saturating_sub(room);
         if lacking > 0 {
             let full = PrivateCause::Full { needed: 0 };
@@ -142,9 +145,9 @@ mod tests {
             ..Presence::default()
         };
         assert_eq!(beyond_limit(&presence(10_000), 65_530), None);
-        let found = beyond_limit(&presence(70_000), 65_530).unwrap();
-        assert_eq!(found.bytes, 100 * (70_000 - 63_530));
-        assert_eq!(found.cause, PrivateCause::MappingLimit);
+        let excess = beyond_limit(&presence(70_000), 65_530).unwrap();
+        assert_eq!(excess.bytes, 100 * (70_000 - 63_530));
+        assert_eq!(excess.cause, PrivateCause::MappingLimit);
         // A limit of nothing leaves nothing to share, and divides by nothing.
         assert_eq!(beyond_limit(&presence(0), 0), None);
     }

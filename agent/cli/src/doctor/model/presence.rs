@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::ObjectRef;
+use tetris_units::size::Bytes;
 
 use super::file::{KnownAs, LookedFile};
 use super::some_of;

@@ -38,8 +38,8 @@ impl Environment {
 
     /// The value of a variable.
     pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
-        let found = self.variables.iter().find(|(own, _)| own == name)?;
-        Some(&found.1)
+        let variable = self.variables.iter().find(|(own, _)| own == name)?;
+        Some(&variable.1)
     }
 
     /// The store that it names. An empty value names none.

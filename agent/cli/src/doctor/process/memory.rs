@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::{ObjectEntry, ObjectRef};
+use tetris_units::size::Bytes;
 
 use super::amount;
 use super::smaps::Region;
@@ -78,18 +78,21 @@ impl Sizes {
 }
 
 impl Memory {
-    /// Sorts regions by their kind. Objects are told by device and inode; in the process's mount
+    /// Sorts regions by their kind. Objects are recognized by device and inode; in the process's mount
     /// namespace their paths may be others.
     pub(super) fn of(regions: &[Region], open: Option<&OpenStore>) -> Self {
         let entries = open.map_or(&[][..], |open| open.objects.as_slice());
         let key = |entry: &ObjectEntry| (entry.device, entry.inode);
-        let own: HashMap<_, _> = entries
+        let objects_by_key: HashMap<_, _> = entries
             .iter()
             .map(|entry| (key(entry), entry.object))
             .collect();
         let mut memory = Self::default();
         for region in regions {
-            memory.add(region, own.get(&(region.device, region.inode)).copied());
+            memory.add(
+                region,
+                objects_by_key.get(&(region.device, region.inode)).copied(),
+            );
         }
         memory
     }

@@ -1,5 +1,5 @@
 //! A process, seen from outside: the objects that it maps, its private memory, and the reason for
-//! that as far as it can be told.
+//! that as far as it can be known.
 
 mod environment;
 mod folder;
@@ -12,7 +12,7 @@ mod verdict;
 use std::io::{Error, ErrorKind};
 
 use nix::unistd::geteuid;
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 use super::check::{Check, Section};
 use super::store::SeenStore;

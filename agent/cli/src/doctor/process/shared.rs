@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use tetris_conventions::size::Bytes;
 use tetris_store_layout::{Manifest, ManifestId};
+use tetris_units::size::Bytes;
 
 use super::amount;
 use super::memory::{Memory, Sizes};

@@ -78,9 +78,9 @@ impl StoreView {
         if is_store && mounted.publishes() {
             return mounted;
         }
-        let own = look(SHM_DIR);
-        let is_better = matches!(&own.state, StoreState::Usable { publishing, .. } if *publishing == Publishing::Own);
-        if is_store && !is_better { mounted } else { own }
+        let shm = look(SHM_DIR);
+        let is_better = matches!(&shm.state, StoreState::Usable { publishing, .. } if *publishing == Publishing::Own);
+        if is_store && !is_better { mounted } else { shm }
     }
 
     fn publishes(&self) -> bool {
@@ -102,8 +102,8 @@ impl StoreView {
         let dir = self.dir.display();
         let check = match &self.state {
             StoreState::Usable { id, cause, .. } => {
-                let own = seen.open().map(|open| open.store.id().to_string());
-                let same = own.as_ref() == Some(id);
+                let store_id = seen.open().map(|open| open.store.id().to_string());
+                let same = store_id.as_ref() == Some(id);
                 let which = if same {
                     "the store above"
                 } else {

@@ -69,8 +69,8 @@ impl Simulated {
 }
 
 fn check<'s>(section: &'s Section, name: &str) -> &'s Check {
-    let found = section.checks.iter().find(|check| check.name == name);
-    found.unwrap_or_else(|| panic!("no check {name}: {section:?}"))
+    let check = section.checks.iter().find(|check| check.name == name);
+    check.unwrap_or_else(|| panic!("no check {name}: {section:?}"))
 }
 
 #[test]
@@ -165,8 +165,8 @@ fn hostile_files_of_a_process_are_survived() {
 #[test]
 fn this_process_can_be_looked_at() {
     let seen = SeenStore::at(&StoreLocation::named("/nowhere"));
-    let own = std::process::id();
-    let section = of_folder(&ProcessFolder::of(own), &seen);
+    let pid = std::process::id();
+    let section = of_folder(&ProcessFolder::of(pid), &seen);
     let process = check(&section, "process");
     assert_eq!(
         process.facts["user"],

@@ -1,4 +1,4 @@
-//! The reason for which a process shares nothing, as far as it can be told from outside.
+//! The reason for which a process shares nothing, as far as it can be known from outside.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Contents of a store: objects in use, damaged ones, and foreign files.
 
-use tetris_conventions::size::Bytes;
+use tetris_units::size::Bytes;
 
 use super::OpenStore;
 use crate::doctor::check::Check;
@@ -31,7 +31,7 @@ fn objects(open: &OpenStore) -> Check {
             Bytes(held_bytes)
         ),
     };
-    // The listing is empty when it failed; asked again, it says why.
+    // The listing is empty when it failed; asked again, it gives the reason.
     let check = match open.store.objects() {
         Ok(_) => Check::ok("contents", found),
         Err(error) => Check::failure("contents", error.to_string()),

@@ -81,8 +81,8 @@ mod tests {
         let absent = Err(DaemonError::Absent {
             socket: dir.join("daemon"),
         });
-        let own = of(&absent, Publishing::Own, false, dir);
-        assert_eq!(own.status, Status::Ok);
+        let verdict = of(&absent, Publishing::Own, false, dir);
+        assert_eq!(verdict.status, Status::Ok);
         let reader = of(&absent, Publishing::Impossible, true, dir);
         assert_eq!(reader.status, Status::Warning);
         assert!(reader.found.contains("left over"));

@@ -31,11 +31,11 @@ pub(super) struct OpenStore {
     pub(super) store: Store,
     /// Version of the daemon, or why there is none.
     pub(super) daemon: Result<String, DaemonError>,
-    /// The objects. Empty where they cannot be listed, which `contents` says.
+    /// The objects. Empty where they cannot be listed, which `contents` reports.
     pub(super) objects: Vec<ObjectEntry>,
     /// Those that someone holds, or that cannot be asked.
     pub(super) held: HashSet<ObjectRef>,
-    /// Room of its file system. All zero where that cannot be asked, which `room` says.
+    /// Room of its file system. All zero where that cannot be asked, which `room` reports.
     pub(super) usage: Usage,
 }
 
@@ -57,11 +57,11 @@ impl OpenStore {
     fn of(store: Store) -> Self {
         let objects = store.objects().map(|listing| listing.objects);
         let objects = objects.unwrap_or_default();
-        let held = objects.iter().map(|entry| entry.object);
-        let held = held.filter(|object| store.is_held(object).unwrap_or(true));
+        let refs = objects.iter().map(|entry| entry.object);
+        let in_use = refs.filter(|object| store.is_held(object).unwrap_or(true));
         Self {
             daemon: DaemonClient::of_store(&store, GREETING).version(),
-            held: held.collect(),
+            held: in_use.collect(),
             objects,
             usage: store.usage().unwrap_or_default(),
             store,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tetris_loader::{PrivateCause, Words};
-use tetris_store_layout::{Pages, SmallPages, Store};
+use tetris_store_layout::{IoError, Pages, SmallPages, Store};
 
 use super::OpenStore;
 use crate::doctor::check::Check;
@@ -13,23 +13,24 @@ pub(super) fn check(open: &OpenStore) -> Check {
     let store = &open.store;
     let huge = store.huge_option();
     let check = match seen(store, open) {
-        Ok(pages) => of(&pages, store.root()),
+        Ok(Some(pages)) => of(&pages, store.root()),
+        Ok(None) => Check::note(
+            "pages",
+            "not known: no object of 2 MiB is there to be looked at",
+        ),
         Err(why) => Check::note("pages", format!("not known: {why}")),
     };
     check.fact("huge", huge)
 }
 
 /// Of a new file, or else of the objects that are there.
-fn seen(store: &Store, open: &OpenStore) -> Result<Pages, String> {
+fn seen(store: &Store, open: &OpenStore) -> Result<Option<Pages>, IoError> {
     if store.is_writable()
         && let Ok(Some(pages)) = store.probe_pages()
     {
-        return Ok(pages);
+        return Ok(Some(pages));
     }
-    let pages = store.object_pages(&open.objects);
-    pages
-        .map_err(|error| error.to_string())?
-        .ok_or_else(|| "no object of 2 MiB is there to be looked at".to_owned())
+    store.object_pages(&open.objects)
 }
 
 fn of(pages: &Pages, dir: &Path) -> Check {

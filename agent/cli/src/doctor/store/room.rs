@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use tetris_conventions::size::Bytes;
 use tetris_loader::{PrivateCause, Words};
 use tetris_store_layout::Usage;
+use tetris_units::size::Bytes;
 
 use super::{OpenStore, Publishing};
 use crate::doctor::check::Check;

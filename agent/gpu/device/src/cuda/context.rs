@@ -80,15 +80,15 @@ impl Drop for Current<'_> {
 impl CudaContext {
     /// Retains the context of the device with this number.
     pub(super) fn open(number: u32) -> Result<Arc<Self>, MemoryError> {
-        let found = device_count()?;
+        let count = device_count()?;
         let missing = MemoryError::NoSuchDevice {
             asked: number,
-            found,
+            found: count,
         };
         let Ok(ordinal) = c_int::try_from(number) else {
             return Err(missing);
         };
-        if number >= found {
+        if number >= count {
             return Err(missing);
         }
         let driver = Driver::get()?;
@@ -173,12 +173,12 @@ impl CudaContext {
     /// Waits for everything that the calling thread's current context has queued, if it is another
     /// one than this.
     pub(super) fn synchronize_others(&self) -> Result<(), MemoryError> {
-        let mut found = ptr::null_mut();
+        let mut current = ptr::null_mut();
         // SAFETY: `found` may be written, and the driver is initialized.
-        let code = unsafe { (self.driver.context_current)(&raw mut found) };
-        // If the driver is gone, so is all work, and the wait for this context says so.
+        let code = unsafe { (self.driver.context_current)(&raw mut current) };
+        // If the driver is gone, so is all work, and the wait for this context fails, too.
         note(code, "ask for the current context");
-        if code != 0 || found.is_null() || found == self.handle {
+        if code != 0 || current.is_null() || current == self.handle {
             return Ok(());
         }
         // SAFETY: a context is current.

@@ -32,7 +32,9 @@ macro_rules! find {
         };
         *symbol.map_err(|error| {
             let (name, why) = (stringify!($symbol), reason(&error));
-            format!("it has no {name}; expected version 11.4 (R470) or later ({why})")
+            MemoryError::NoDriver {
+                reason: format!("it has no {name}; expected version 11.4 (R470) or later ({why})"),
+            }
         })?
     }};
 }
@@ -56,7 +58,7 @@ macro_rules! driver_table {
 
         impl Driver {
             /// Resolves every function.
-            fn find(library: &Library) -> Result<Self, String> {
+            fn find(library: &Library) -> Result<Self, MemoryError> {
                 Ok(Self {
                     $($field: find!(library, $symbol($($argument),*)),)*
                     $($other: find!(library, $other_symbol($($other_argument),*)),)*
@@ -141,8 +143,7 @@ impl Driver {
         if let Some(driver) = DRIVER.get() {
             return Ok(driver);
         }
-        let driver = loaded.take().map_or_else(Self::load, Ok);
-        let driver = driver.map_err(|reason| MemoryError::NoDriver { reason })?;
+        let driver = loaded.take().map_or_else(Self::load, Ok)?;
         // SAFETY: 0 is the only valid flag, and the call is allowed at any time.
         match unsafe { (driver.init)(0) } {
             0 => Ok(DRIVER.get_or_init(|| driver)),
@@ -177,13 +178,13 @@ impl Driver {
         symbol.is_ok_and(|call| unsafe { call(&raw mut count) } != result::NOT_INITIALIZED)
     }
 
-    fn load() -> Result<Self, String> {
+    fn load() -> Result<Self, MemoryError> {
         Self::find(Self::library()?)
     }
 
     /// Loads the library. It stays loaded until the process ends, because its functions are called
     /// until then.
-    fn library() -> Result<&'static Library, String> {
+    fn library() -> Result<&'static Library, MemoryError> {
         static LIBRARY: OnceLock<Library> = OnceLock::new();
         if let Some(library) = LIBRARY.get() {
             return Ok(library);
@@ -198,10 +199,10 @@ impl Driver {
             }
         }
         let reasons = reasons.join("; ");
-        Err(format!(
-            "expected {}, found none that can be loaded ({reasons})",
-            LIBRARY_NAMES[0]
-        ))
+        let name = LIBRARY_NAMES[0];
+        Err(MemoryError::NoDriver {
+            reason: format!("expected {name}, found none that can be loaded ({reasons})"),
+        })
     }
 }
 

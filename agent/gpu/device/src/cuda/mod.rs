@@ -10,7 +10,7 @@
 //! nothing: its resource belongs to the parent, or the driver frees it. An invalid memory access by
 //! any library's kernel ends the process's use of the device: every later call returns that error.
 //!
-//! The library calls the driver through a table of its own (`driver`). The bindings panic if a
+//! The library calls the driver through a separate table (`driver`). The bindings panic if a
 //! symbol is missing, and declare results as an enumeration, in which a newer driver's result has
 //! no valid value.
 

@@ -18,7 +18,7 @@
 //!   small, holes exceed [`ArenaConfig::waste_percent`] of the live bytes, or the arena has no room
 //!   to grow.
 //! - A6: with whole chunks ([`ArenaConfig::with_whole_chunks`]) a new chunk has the full length, not as
-//!   A3 says, so that it fits where another one was: except that of a longer object, one that would not be
+//!   A3 allows, so that it fits where another one was: except that of a longer object, one that would not be
 //!   three quarters full, and where there is only room for less. The last, partly filled chunk of a
 //!   placement takes the rest of later ones.
 //!

@@ -4,7 +4,7 @@ use super::place::{NewChunk, PlaceError, Request};
 use super::{Arena, ChunkId};
 
 impl Arena {
-    /// Index of the first request of the last chunk, if the requests get chunks of their own one
+    /// Index of the first request of the last chunk, if the requests get separate chunks one
     /// after the other.
     pub(super) fn rest(&self, requests: &[Request]) -> usize {
         let (mut first, mut bytes) = (0, 0);

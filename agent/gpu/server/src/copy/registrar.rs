@@ -168,7 +168,7 @@ impl<D: DeviceMemory> Registrar<D> {
             starts.push((*from, part));
             at += len;
         }
-        let mut found = Vec::with_capacity(starts.len());
+        let mut lengths = Vec::with_capacity(starts.len());
         for (from, memory) in starts {
             let Inside { entries, uses, .. } = &mut *inside;
             let entry = entries.get_mut(&from)?;
@@ -176,12 +176,12 @@ impl<D: DeviceMemory> Registrar<D> {
             entry.transfer = transfer;
             entry.at = Instant::now();
             let registration = Arc::clone(&entry.registration);
-            found.push(Registered {
+            lengths.push(Registered {
                 memory,
                 registration,
             });
         }
-        Some(found)
+        Some(lengths)
     }
 
     /// Queues all memory of the owner of `memory` for registration, after the transfer of this number
@@ -219,8 +219,8 @@ impl<D: DeviceMemory> Registrar<D> {
     /// Does the same if no transfer has run in this process for `calm`.
     pub(super) fn register_next_between(&self, calm: Duration) -> bool {
         // First the turn: other devices' registrations take time too.
-        let one = one_at_a_time();
-        LINK.wait(calm, Duration::ZERO) && self.register_in_turn(&one, Instant::now())
+        let turn = one_at_a_time();
+        LINK.wait(calm, Duration::ZERO) && self.register_in_turn(&turn, Instant::now())
     }
 
     pub(super) fn register_next_at(&self, now: Instant) -> bool {

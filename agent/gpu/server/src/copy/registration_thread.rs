@@ -38,9 +38,9 @@ impl<D: DeviceMemory + 'static> RegistrationThread<D> {
         keep: Duration,
         counted: impl Fn(&Registrar<D>) + Send + 'static,
     ) -> io::Result<Self> {
-        let own = Arc::clone(&registrar);
+        let shared = Arc::clone(&registrar);
         let thread = Builder::new().name("mirror-register".to_owned());
-        let thread = thread.spawn(move || run(&own, keep, &counted))?;
+        let thread = thread.spawn(move || run(&shared, keep, &counted))?;
         Ok(Self {
             registrar,
             thread: Some(thread),

@@ -182,8 +182,8 @@ impl Device {
             if tenant.is_none() && self.within_capacity(need_bytes) {
                 break;
             }
-            let own = Some((request.tenant, request.spec.key()));
-            self.shorten_while(tenant, own, freed, |device, _| {
+            let spared = Some((request.tenant, request.spec.key()));
+            self.shorten_while(tenant, spared, freed, |device, _| {
                 placed = device.place_missing(request);
                 placed.is_err()
             });

@@ -113,8 +113,8 @@ impl Device {
     /// Length of a tenant's chunks, in bytes, with those whose memory lingers.
     pub fn created_by(&self, tenant: TenantId) -> u64 {
         let arena = self.arenas.get(&tenant).map_or(0, Arena::created_bytes);
-        let own = (tenant, ChunkId(u64::MIN))..=(tenant, ChunkId(u64::MAX));
-        let lingering: u64 = self.lingering.range(own).map(|(_, bytes)| *bytes).sum();
+        let chunks = (tenant, ChunkId(u64::MIN))..=(tenant, ChunkId(u64::MAX));
+        let lingering: u64 = self.lingering.range(chunks).map(|(_, bytes)| *bytes).sum();
         arena.saturating_add(lingering)
     }
 
@@ -270,7 +270,7 @@ impl Device {
 
     fn count_usage(&self) -> Usage {
         let in_use = |object: &&Object| object.held > 0 || object.copying;
-        let held = self.objects.values().filter(in_use);
+        let in_use = self.objects.values().filter(in_use);
         let live = self.arenas.values().map(|arena| arena.stats().live_bytes);
         let used = self
             .models
@@ -281,7 +281,7 @@ impl Device {
             created_bytes: self.created_bytes(),
             lingering_bytes: self.lingering.values().sum(),
             live_bytes: live.sum(),
-            held_bytes: held.map(|object| object.len).sum(),
+            held_bytes: in_use.map(|object| object.len).sum(),
             kept_bytes: self.kept_bytes(),
             models: self.models.len(),
             held_models: used.count(),

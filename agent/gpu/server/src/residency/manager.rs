@@ -236,10 +236,10 @@ impl Manager {
             .values_mut()
             .filter_map(|device| changed(Some(device)))
         {
-            let held = device.models.iter();
-            let held = held.filter(|(_, model)| model.clients.contains_key(&client));
-            let held: Vec<_> = held.map(|(name, _)| *name).collect();
-            for (tenant, model) in held {
+            let models = device.models.iter();
+            let models_of_client = models.filter(|(_, model)| model.clients.contains_key(&client));
+            let names: Vec<_> = models_of_client.map(|(name, _)| *name).collect();
+            for (tenant, model) in names {
                 device.let_go(tenant, client, model, true, now_ms);
             }
             let mut freed = Freed::default();

@@ -55,9 +55,7 @@ mod presence;
 mod template;
 
 #[cfg(test)]
-mod property;
-#[cfg(test)]
-mod scenarios;
+mod tests;
 
 pub use admission::{Admission, Copy, Evicted, Failed, Freed, Released, Usage};
 pub use config::{ClientId, Config, DeviceId, TenantId};

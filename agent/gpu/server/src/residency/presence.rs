@@ -23,13 +23,13 @@ impl Manager {
         model: ModelKey,
     ) -> Option<Presence> {
         let device = self.device_of(device)?;
-        let found = device.models.get(&(tenant, model))?;
+        let resident = device.models.get(&(tenant, model))?;
         let mut presence = Presence {
-            bytes: found.bytes,
+            bytes: resident.bytes,
             resident_bytes: 0,
             is_loading: false,
         };
-        for part in found.parts.iter() {
+        for part in resident.parts.iter() {
             match device.objects.get(&(tenant, part.object)) {
                 Some(object) if object.copying => presence.is_loading = true,
                 Some(object) => presence.resident_bytes += object.len,

@@ -35,9 +35,9 @@ pub struct PrefixUsage {
 impl Device {
     /// Number of the tenant's templates that keep each object.
     pub fn kept_counts(&self, tenant: TenantId) -> BTreeMap<ObjectId, usize> {
-        let own = (tenant, ModelKey::MIN)..=(tenant, ModelKey::MAX);
+        let models = (tenant, ModelKey::MIN)..=(tenant, ModelKey::MAX);
         let mut counts = BTreeMap::new();
-        for (_, template) in self.templates.range(own) {
+        for (_, template) in self.templates.range(models) {
             for part in template.spec.parts().iter().take(template.kept) {
                 *counts.entry(part.object).or_default() += 1;
             }
@@ -121,9 +121,9 @@ impl Device {
 
     /// Templates in the order in which their prefixes are given up: the least recently used first.
     pub fn prefixes(&self, tenant: Option<TenantId>) -> Vec<(TenantId, ModelKey)> {
-        let own = self.templates.iter();
-        let own = own.filter(|((of, _), _)| tenant.is_none_or(|tenant| tenant == *of));
-        let mut names: Vec<_> = own
+        let templates = self.templates.iter();
+        let of_tenant = templates.filter(|((of, _), _)| tenant.is_none_or(|tenant| tenant == *of));
+        let mut names: Vec<_> = of_tenant
             .map(|(name, template)| (template.last_used_ms, *name))
             .collect();
         names.sort_unstable();

@@ -97,8 +97,8 @@ impl Checker {
             return Ok(None);
         }
         core.metrics.checked_objects.one();
-        let found = combine(&check.segments).map(|(object, _)| object);
-        Ok((found != Some(check.object)).then_some(Damaged {
+        let object = combine(&check.segments).map(|(object, _)| object);
+        Ok((object != Some(check.object)).then_some(Damaged {
             tenant: check.tenant,
             object: check.object,
         }))

@@ -86,8 +86,8 @@ impl<D: DeviceMemory> Core<D> {
     pub fn device(&self, uuid: DeviceUuid) -> Option<DeviceId> {
         let state = self.state();
         let mut devices = state.devices.iter();
-        let found = devices.find(|(_, slot)| slot.uuid == uuid);
-        found.map(|(id, _)| *id)
+        let slot = devices.find(|(_, slot)| slot.uuid == uuid);
+        slot.map(|(id, _)| *id)
     }
 
     /// Devices that need objects mapped so that their pages can be made writable during the

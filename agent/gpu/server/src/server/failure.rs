@@ -8,7 +8,7 @@ use tetris_gpu_device::{DeviceMemory, MemoryError};
 use tetris_gpu_protocol::Reason;
 
 impl<D: DeviceMemory> Core<D> {
-    /// Tells the clients of a load that it failed.
+    /// Notifies the clients of a load that it failed.
     pub fn fail(&self, id: DeviceId, load: &Load, error: &CopyError) {
         tracing::warn!(%error, device = %id, "a model could not be copied to a device");
         self.metrics.failed_transfers.one();

@@ -153,8 +153,8 @@ impl<D: DeviceMemory + 'static> Listener<D> {
         let permit = connections.admit(&limits, user, Arc::clone(&connection))?;
         // Processes that keep chunks after they hung up are fewer than connections, as a rule.
         let most = limits.connections.saturating_mul(2);
-        let found = self.core.importers.find(&*connection, most)?;
-        if found.is_unknown {
+        let importer = self.core.importers.find(&*connection, most)?;
+        if importer.is_unknown {
             self.untracked();
         }
         let session = Session {
@@ -162,7 +162,7 @@ impl<D: DeviceMemory + 'static> Listener<D> {
             tenant: Arc::clone(&self.tenant),
             connection,
             mailbox: Arc::new(Mailbox::new().ok()?),
-            importer: found.importer,
+            importer: importer.importer,
         };
         let serve = move || {
             session.run();

@@ -1,6 +1,6 @@
 //! Devices that stopped working.
 //!
-//! The server forgets everything on such a device and admits no model to it. It tells the clients
+//! The server forgets everything on such a device and admits no model to it. It notifies the clients
 //! that wait for objects there, and they load into host memory. A client with a complete model
 //! keeps it, as at a server's end: that memory is between the client and the driver.
 

@@ -165,7 +165,7 @@ impl<D: DeviceMemory> Maker<D> {
         }
     }
 
-    /// Keeps a chunk without objects as a spare of its own tenant, or returns it.
+    /// Keeps a chunk without objects as a spare of its tenant, or returns it.
     fn keep(&self, name: ChunkName, physical: Physical<D>) -> Result<(), Physical<D>> {
         self.core.spare(self.id, physical, Some(name))
     }
@@ -173,8 +173,8 @@ impl<D: DeviceMemory> Maker<D> {
     /// Clears a spare that no client had, for any tenant. Returns true if there was one. Not when it is
     /// released: a load may wait for its own tenant's chunk.
     fn clear_spare(&self) -> bool {
-        let found = self.core.state().unclear_spare(self.id);
-        let Some(found) = found else {
+        let spare = self.core.state().unclear_spare(self.id);
+        let Some(found) = spare else {
             return false;
         };
         if let Some(physical) = self.during(|| self.cleared(found))
@@ -317,7 +317,7 @@ impl<D: DeviceMemory> Maker<D> {
         absent
     }
 
-    /// Takes a spare of this length for `tenant`: of its own, or for all; else clears another tenant's.
+    /// Takes a spare of this length for `tenant`: the tenant's, or a common one; else clears another tenant's.
     fn spare_for(&self, tenant: TenantId, bytes: u64) -> Option<Physical<D>> {
         let unclear = {
             let mut state = self.core.state();

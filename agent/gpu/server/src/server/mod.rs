@@ -20,7 +20,7 @@
 //!   a client.
 //! - C4: tenants share no chunk. A tenant is a store and its socket.
 //! - C5: a chunk is cleared before a client gets it, so no client sees bytes of another tenant.
-//! - C6: a chunk counts until its memory is free: the device says so when it is released, or else the
+//! - C6: a chunk counts until its memory is free: the device reports it when it is released, or else the
 //!   last process that got it has ended.
 //! - C7: with several tenants, none takes all connections: each may have as many as are free. The same holds for the
 //!   objects of held models, and for mapped objects of models that wait or are copied.
@@ -155,8 +155,8 @@ impl<D: DeviceMemory + 'static> Server<D> {
         devices: Vec<ServedDevice<D>>,
         config: &ServerConfig,
     ) -> Result<Self, ServerError> {
-        let each = devices.into_iter().map(|served| (served, config.executor));
-        Self::start_each(each.collect(), config)
+        let served = devices.into_iter().map(|served| (served, config.executor));
+        Self::start_each(served.collect(), config)
     }
 
     /// Starts a server like [`Self::start`], with an executor configuration for each device: the
@@ -338,8 +338,9 @@ impl<D: DeviceMemory + 'static> Server<D> {
         let pools: Vec<_> = {
             let listening = self.listening.lock();
             let listening = listening.unwrap_or_else(PoisonError::into_inner);
-            let own = listening.iter().filter(|entry| entry.tenant.id == tenant);
-            own.map(|listening| Arc::clone(&listening.tenant.pool))
+            let of_tenant = listening.iter().filter(|entry| entry.tenant.id == tenant);
+            of_tenant
+                .map(|listening| Arc::clone(&listening.tenant.pool))
                 .collect()
         };
         pools.iter().map(|pool| self.core.unpin(pool)).sum()

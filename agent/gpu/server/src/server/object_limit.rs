@@ -58,13 +58,13 @@ impl ObjectPermit {
         let all = taken
             .values()
             .fold(0, |sum: usize, of| sum.saturating_add(*of));
-        let own = taken.entry(self.tenant).or_default();
+        let objects = taken.entry(self.tenant).or_default();
         // What it has afterwards is at most what is free then.
-        let free = self.limit.most.saturating_sub(all).saturating_sub(*own) / 2;
+        let free = self.limit.most.saturating_sub(all).saturating_sub(*objects) / 2;
         if more > free {
             return Err(TooManyObjects { free });
         }
-        *own = own.saturating_add(more);
+        *objects = objects.saturating_add(more);
         self.count = self.count.max(count);
         Ok(())
     }

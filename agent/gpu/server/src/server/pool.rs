@@ -86,12 +86,12 @@ impl Pool {
         } else {
             Access::ReadOnly
         };
-        let found = self.store.map(object, access);
-        let found = found.unwrap_or_else(|error| {
+        let mapped = self.store.map(object, access);
+        let mapping = mapped.unwrap_or_else(|error| {
             tracing::warn!(%error, "an object cannot be copied to a device");
             None
         });
-        found.map(Arc::new)
+        mapping.map(Arc::new)
     }
 
     /// Records a mapping for copies to this device.

@@ -22,11 +22,11 @@ impl<D: DeviceMemory> State<D> {
         let Some(usage) = self.manager.usage(id) else {
             return false;
         };
-        let own: u64 = slot.chunks.values().map(|chunk| chunk.bytes).sum();
-        let own = own.saturating_add(usage.lingering_bytes);
-        let own = own.saturating_add(slot.making_bytes);
-        let own = own.saturating_add(slot.spares.bytes());
-        let capacity = slot.limit_bytes.min(own.saturating_add(free_bytes));
+        let chunks: u64 = slot.chunks.values().map(|chunk| chunk.bytes).sum();
+        let and_lingering = chunks.saturating_add(usage.lingering_bytes);
+        let and_making = and_lingering.saturating_add(slot.making_bytes);
+        let ours = and_making.saturating_add(slot.spares.bytes());
+        let capacity = slot.limit_bytes.min(ours.saturating_add(free_bytes));
         self.manager.set_capacity(id, capacity);
         if capacity > usage.capacity_bytes {
             self.tell_waiting();

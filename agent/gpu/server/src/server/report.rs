@@ -178,7 +178,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
     pub fn residents(&self) -> Vec<Resident> {
         let state = self.core.state();
         let devices = state.devices.iter();
-        let each = devices.flat_map(|(id, slot)| {
+        let objects = devices.flat_map(|(id, slot)| {
             let tenants = state.manager.residents(*id).into_iter();
             tenants.map(|(tenant, objects)| Resident {
                 device: slot.uuid,
@@ -186,7 +186,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
                 objects,
             })
         });
-        each.collect()
+        objects.collect()
     }
 
     /// Returns the state of the server, its devices and its tenants. Calls no driver.

@@ -87,12 +87,12 @@ impl Sources {
         if mapped.contains_key(id) {
             return true;
         }
-        let found = self.objects.get(id).and_then(|object| {
+        let source = self.objects.get(id).and_then(|object| {
             let kept = self.pool.find(object, None);
             let kept = kept.map(|mapping| (mapping, Made::Elsewhere));
             kept.or_else(|| Some((self.pool.map(object, None)?, Made::Here)))
         });
-        let Some((mapping, made)) = found else {
+        let Some((mapping, made)) = source else {
             return false;
         };
         mapped.insert(*id, Source { mapping, made });
@@ -113,9 +113,9 @@ impl Sources {
         let mapping = match (self.pool.find(object, Some(device)), found) {
             (Some(kept), _) => kept,
             (None, found) => {
-                let own = found.filter(|source| source.made == Made::Here);
-                let own = own.map(|source| source.mapping);
-                let new = own.or_else(|| self.pool.map(object, Some(device)))?;
+                let made_here = found.filter(|source| source.made == Made::Here);
+                let mapping = made_here.map(|source| source.mapping);
+                let new = mapping.or_else(|| self.pool.map(object, Some(device)))?;
                 self.pool.note(*id, device, &new);
                 new
             }

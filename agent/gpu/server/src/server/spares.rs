@@ -63,14 +63,14 @@ impl<D: DeviceMemory> Spares<D> {
         Ok(())
     }
 
-    /// Takes a chunk of this length for `tenant`: one of its own before one for all.
+    /// Takes a chunk of this length for `tenant`: the tenant's before a common one.
     pub fn take(&mut self, tenant: TenantId, bytes: u64) -> Option<Physical<D>> {
         let fits = |spare: &Spare<D>, own: bool| {
             let owner = spare.name.map(|(owner, _)| owner);
             spare.physical.bytes == bytes && owner == own.then_some(tenant)
         };
-        let own = self.list.iter().position(|spare| fits(spare, true));
-        let at = own.or_else(|| self.list.iter().position(|spare| fits(spare, false)))?;
+        let of_tenant = self.list.iter().position(|spare| fits(spare, true));
+        let at = of_tenant.or_else(|| self.list.iter().position(|spare| fits(spare, false)))?;
         Some(self.list.remove(at).physical)
     }
 

@@ -165,12 +165,12 @@ impl<D: DeviceMemory> State<D> {
         metrics.admitted.one();
         let name = (admission.device, ask.tenant, ask.spec.key());
         self.templates.uses(&name);
-        let held = self.lease(client, ask, &admission);
-        if held.copy_bytes == 0 {
+        let leased = self.lease(client, ask, &admission);
+        if leased.copy_bytes == 0 {
             metrics.resident.one();
         }
         self.load(ask, admission, metrics);
-        Ok(held)
+        Ok(leased)
     }
 
     fn lease(&mut self, client: ClientId, ask: &Ask<'_>, admission: &Admission) -> Held {
@@ -352,7 +352,7 @@ impl<D: DeviceMemory> State<D> {
         })
     }
 
-    /// Records the arrival of an object, and tells its clients.
+    /// Records the arrival of an object, and notifies its clients.
     pub fn arrived(
         &mut self,
         device: DeviceId,
@@ -402,7 +402,7 @@ impl<D: DeviceMemory> State<D> {
         left.into_iter().flatten().filter_map(len).sum()
     }
 
-    /// Removes an object with other bytes than its own, and tells the clients of its models.
+    /// Removes an object with other bytes than its own, and notifies the clients of its models.
     pub fn damaged(&mut self, device: DeviceId, damaged: Damaged, now_ms: u64, metrics: &Metrics) {
         let Damaged { tenant, object } = damaged;
         let failed = self.manager.damaged(device, tenant, object, now_ms);
@@ -415,7 +415,7 @@ impl<D: DeviceMemory> State<D> {
         self.fail_clients(failed, device, &(Reason::DAMAGED, why), metrics);
     }
 
-    /// Removes the objects of a failed load, and tells the clients that wait for them.
+    /// Removes the objects of a failed load, and notifies the clients that wait for them.
     pub fn failed(
         &mut self,
         device: DeviceId,

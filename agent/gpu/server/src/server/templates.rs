@@ -112,9 +112,9 @@ impl Templates {
     /// The oldest wish of a tenant on a device, if all of them have too many objects.
     fn oldest_of_too_many(&self, device: DeviceId, tenant: TenantId) -> Option<TemplateName> {
         let is_own = |name: &TemplateName| (name.0, name.1) == (device, tenant);
-        let own = || self.all.iter().filter(|(name, _)| is_own(name));
-        let objects: usize = own().map(|(_, it)| it.wish.objects.len()).sum();
-        let (oldest, _) = own().min_by_key(|(_, template)| template.recency)?;
+        let of_tenant = || self.all.iter().filter(|(name, _)| is_own(name));
+        let objects: usize = of_tenant().map(|(_, it)| it.wish.objects.len()).sum();
+        let (oldest, _) = of_tenant().min_by_key(|(_, template)| template.recency)?;
         (objects > MOST_OBJECTS).then_some(*oldest)
     }
 
@@ -135,8 +135,9 @@ impl Templates {
 
     /// Removes a tenant's wishes. Returns their models with their devices.
     pub fn remove_tenant(&mut self, tenant: TenantId) -> Vec<(DeviceId, ModelSpec)> {
-        let own = self.all.extract_if(.., |(_, of, _), _| *of == tenant);
-        own.map(|((device, ..), template)| (device, template.wish.spec))
+        let removed = self.all.extract_if(.., |(_, of, _), _| *of == tenant);
+        removed
+            .map(|((device, ..), template)| (device, template.wish.spec))
             .collect()
     }
 
@@ -184,13 +185,13 @@ impl Templates {
 
     /// Number of leading objects that each model of a device keeps.
     pub fn allocation(&self, device: DeviceId) -> Vec<(TemplateName, usize)> {
-        let mut own: Vec<_> = self.of_device(device).collect();
-        own.sort_by_key(|(_, template)| Reverse(template.recency));
+        let mut templates: Vec<_> = self.of_device(device).collect();
+        templates.sort_by_key(|(_, template)| Reverse(template.recency));
         let demand = |(_, template): &(&TemplateName, &Template)| {
             let bytes = self.wanted_bytes(device, template);
             (template.wish.spec.clone(), bytes)
         };
-        let demands: Vec<_> = own.iter().map(demand).collect();
+        let demands: Vec<_> = templates.iter().map(demand).collect();
         let demands: Vec<_> = demands
             .iter()
             .map(|(spec, bytes)| Demand {
@@ -199,28 +200,29 @@ impl Templates {
             })
             .collect();
         let kept = allocate(&demands, self.config.budget_bytes);
-        own.iter().map(|(name, _)| **name).zip(kept).collect()
+        templates.iter().map(|(name, _)| **name).zip(kept).collect()
     }
 
-    /// States of a device's templates. `usage` tells what is kept of one.
+    /// States of a device's templates. `usage` has what is kept of each.
     pub fn reports(
         &self,
         device: DeviceId,
         usage: impl Fn(&TemplateName) -> Option<PrefixUsage>,
     ) -> Vec<TemplateReport> {
-        let own = self.of_device(device);
-        own.map(|(name, template)| TemplateReport {
-            tenant: name.1,
-            model: name.2.0.to_string(),
-            ttft_us: self.ttft_us(template),
-            wanted_bytes: self.wanted_bytes(device, template),
-            usage: usage(name).unwrap_or(PrefixUsage {
-                model_bytes: template.wish.spec.bytes(),
-                kept_bytes: 0,
-                resident_bytes: 0,
-            }),
-        })
-        .collect()
+        let templates = self.of_device(device);
+        templates
+            .map(|(name, template)| TemplateReport {
+                tenant: name.1,
+                model: name.2.0.to_string(),
+                ttft_us: self.ttft_us(template),
+                wanted_bytes: self.wanted_bytes(device, template),
+                usage: usage(name).unwrap_or(PrefixUsage {
+                    model_bytes: template.wish.spec.bytes(),
+                    kept_bytes: 0,
+                    resident_bytes: 0,
+                }),
+            })
+            .collect()
     }
 
     fn of_device(&self, device: DeviceId) -> impl Iterator<Item = (&TemplateName, &Template)> {

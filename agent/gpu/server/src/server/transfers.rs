@@ -48,8 +48,8 @@ impl Transfers {
 
     /// Records the arrival of an object.
     pub fn arrived(&mut self, tenant: TenantId, object: &ObjectId) {
-        let mut own = self.list.iter_mut().filter(|entry| entry.tenant == tenant);
-        let _arrived = own.find_map(|transfer| transfer.left.remove(object));
+        let mut transfers = self.list.iter_mut().filter(|entry| entry.tenant == tenant);
+        let _arrived = transfers.find_map(|transfer| transfer.left.remove(object));
     }
 
     /// Records the end of a transfer.

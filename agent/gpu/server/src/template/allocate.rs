@@ -66,11 +66,11 @@ mod tests {
     fn models_of_one_base_share_its_prefix() {
         let base: Vec<_> = (0..10).map(part).collect();
         let demand = |parts| Demand { parts, bytes: 150 };
-        let own: Vec<_> = base.iter().copied().chain([part(77)]).collect();
+        let tuned: Vec<_> = base.iter().copied().chain([part(77)]).collect();
         let alone = allocate(&[demand(&base)], 10_000);
         let budget = bytes(&base[..alone[0]]);
         assert_eq!(
-            allocate(&[demand(&base), demand(&own)], budget),
+            allocate(&[demand(&base), demand(&tuned)], budget),
             [alone[0]; 2]
         );
     }

@@ -240,8 +240,8 @@ fn frames() -> Vec<(String, Vec<u8>)> {
 }
 
 fn find<T>(all: Vec<(&str, T)>, wanted: &str) -> T {
-    let found = all.into_iter().find(|(name, _)| *name == wanted);
-    found.unwrap_or_else(|| panic!("no message {wanted}")).1
+    let message = all.into_iter().find(|(name, _)| *name == wanted);
+    message.unwrap_or_else(|| panic!("no message {wanted}")).1
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub fn number() -> u32 {
 
 #[test]
 fn a_machine_without_a_driver_says_so_once_and_clearly() {
-    let found = match device_count() {
+    let count = match device_count() {
         Ok(count) => {
             println!(
                 "SKIPPED: a_machine_without_a_driver_says_so_once_and_clearly: {count} devices here"
@@ -44,8 +44,8 @@ fn a_machine_without_a_driver_says_so_once_and_clearly() {
         }
         Err(error) => error,
     };
-    assert!(matches!(found, MemoryError::NoDriver { .. }), "{found}");
-    let text = found.to_string();
+    assert!(matches!(count, MemoryError::NoDriver { .. }), "{count}");
+    let text = count.to_string();
     assert!(text.starts_with("no usable CUDA driver: "), "{text}");
     assert!(text.contains("host memory"), "the alternative: {text}");
     // Every function gives the same answer, without a panic.
@@ -105,10 +105,10 @@ fn cuda_read_only_mappings_stop_writes() {
     let answer = support::answer(&mut child).unwrap();
     println!("{answer}");
     child.wait().unwrap();
-    let mut found = vec![0; bytes as usize];
-    device.read_back(&mapping, 0, &mut found).unwrap();
+    let mut bytes_there = vec![0; bytes as usize];
+    device.read_back(&mapping, 0, &mut bytes_there).unwrap();
     let expected = if answer == "not held" { 2 } else { 1 };
-    assert!(found.iter().all(|byte| *byte == expected), "{answer}");
+    assert!(bytes_there.iter().all(|byte| *byte == expected), "{answer}");
 }
 
 /// Maps the inherited chunk read-only, and writes to it.

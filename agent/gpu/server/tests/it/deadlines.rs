@@ -1,4 +1,4 @@
-//! Timeouts of a client: they count time in which the server says nothing.
+//! Timeouts of a client: they count time in which the server is silent.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -19,9 +19,9 @@ use crate::mirror::{LONG, Mirror, check, eventually};
 /// Checks that another client is served before and after `hostile`.
 fn others_are_served(mirror: &Mirror, hostile: impl FnOnce()) {
     let objects = mirror.model(&["theirs 1", "theirs 2"], 500);
-    let held = mirror.acquire(&objects).unwrap();
+    let model = mirror.acquire(&objects).unwrap();
     hostile();
-    check(&held, &objects, &["theirs 1", "theirs 2"], 500);
+    check(&model, &objects, &["theirs 1", "theirs 2"], 500);
     let again = mirror.acquire(&objects).unwrap();
     check(&again, &objects, &["theirs 1", "theirs 2"], 500);
 }
@@ -211,7 +211,7 @@ fn too_many_connections_of_one_user_are_closed_and_places_are_given_back() {
     };
     let mirror = Mirror::with(32, limits, None);
     let objects = mirror.model(&["a"], 100);
-    let held = mirror.acquire(&objects).unwrap();
+    let model = mirror.acquire(&objects).unwrap();
     let crowd: Vec<_> = (0..2).map(|_| Raw::greeted(&mirror.socket)).collect();
     for _ in 0..20 {
         let mut one_more = Raw::connect(&mirror.socket);
@@ -223,7 +223,7 @@ fn too_many_connections_of_one_user_are_closed_and_places_are_given_back() {
     });
     let refused = tetris_gpu_client::Client::connect(&mirror.socket, MemoryKind::Host, LONG);
     assert!(matches!(refused, Err(ClientError::Closed)), "{refused:?}");
-    check(&held, &objects, &["a"], 100);
+    check(&model, &objects, &["a"], 100);
     drop(crowd);
     eventually("the places are free", || mirror.server.connections() == 1);
     check(&mirror.acquire(&objects).unwrap(), &objects, &["a"], 100);
@@ -258,7 +258,7 @@ fn models_that_wait_leave_mappings_for_others() {
         ..Limits::default()
     };
     let mirror = Mirror::with(8, limits, None);
-    let held = mirror.acquire(&mirror.model(&["held"], 5_000)).unwrap();
+    let fifth = mirror.acquire(&mirror.model(&["held"], 5_000)).unwrap();
     let names: Vec<_> = (0..1_200).map(|number| number.to_string()).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let many = mirror.model(&names, 4);
@@ -283,7 +283,7 @@ fn models_that_wait_leave_mappings_for_others() {
     };
     assert_eq!(refused.reason, Reason::IN_USE, "{refused:?}");
     drop(waiting);
-    drop(held);
+    drop(fifth);
     eventually("the others ended", || mirror.server.connections() == 1);
     // All objects may be mapped again.
     let model = mirror.acquire_within(&many, LONG).unwrap();
@@ -300,7 +300,7 @@ fn models_of_too_many_objects_are_refused_until_others_are_released() {
     let names: Vec<_> = (0..40).map(|number| number.to_string()).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let many = mirror.model(&names, 4);
-    let held = mirror.acquire(&many).unwrap();
+    let models = mirror.acquire(&many).unwrap();
     let mut raw = Raw::greeted(&mirror.socket);
     for _ in 0..3 {
         raw.ask_for(&many, 60_000);
@@ -314,7 +314,7 @@ fn models_of_too_many_objects_are_refused_until_others_are_released() {
         &names[..10],
         4,
     );
-    drop(held);
+    drop(models);
     eventually("the model is free", || mirror.usage().held_models == 0);
     check(&mirror.acquire(&many).unwrap(), &many, &names, 4);
 }
@@ -328,7 +328,7 @@ fn mappings() -> usize {
 fn a_model_that_waits_can_be_given_up() {
     let mirror = Mirror::new(4);
     let (a, b) = (mirror.model(&["a"], 4000), mirror.model(&["b"], 4000));
-    let held = mirror.acquire(&a).unwrap();
+    let model_a = mirror.acquire(&a).unwrap();
     let mut raw = Raw::greeted(&mirror.socket);
     raw.ask_for(&b, 60_000);
     raw.hear_until(|reply| matches!(reply, Reply::Waiting { .. }));
@@ -338,7 +338,7 @@ fn a_model_that_waits_can_be_given_up() {
     raw.hear_until(|reply| matches!(reply, Reply::Waiting { .. }));
     drop(raw);
     eventually("nobody waits", || mirror.server.connections() == 1);
-    check(&held, &a, &["a"], 4000);
+    check(&model_a, &a, &["a"], 4000);
 }
 
 /// A socket whose last close waits for an hour: no one reads at the other end.

@@ -42,9 +42,12 @@ fn a_prefetched_model_stays_until_its_client_goes() {
     let mirror = Mirror::new(8);
     let names = ["a", "b", "c"];
     let model = mirror.model(&names, 1024);
-    let held = prefetch(&mirror, &model).unwrap();
-    assert!(held.wait(LONG).unwrap());
-    assert_eq!((held.device(), held.bytes_left()), (uuid(&mirror), 0));
+    let prefetched = prefetch(&mirror, &model).unwrap();
+    assert!(prefetched.wait(LONG).unwrap());
+    assert_eq!(
+        (prefetched.device(), prefetched.bytes_left()),
+        (uuid(&mirror), 0)
+    );
     let counters = mirror.server.counters();
     assert_eq!((counters.prefetches, counters.chunks_exported), (1, 0));
     // Held: another model finds no room.
@@ -55,7 +58,7 @@ fn a_prefetched_model_stays_until_its_client_goes() {
     assert_eq!(mirror.server.counters().copied_objects, 3, "none anew");
     drop(mapped);
     assert_eq!(mirror.usage().held_bytes, 3 * MIB);
-    held.hang_up();
+    prefetched.hang_up();
     eventually("nothing is held", || mirror.usage().held_bytes == 0);
     assert!(mirror.acquire(&other).is_ok(), "it was evicted");
 }
@@ -76,8 +79,8 @@ fn the_state_of_a_device_has_the_models_that_are_named() {
     assert_eq!(before.device.free_bytes, 16 * MIB);
     assert_eq!(before.device.bytes_per_second, None);
     assert_eq!((before.links, before.transfers), (vec![], vec![]));
-    let held = prefetch(&mirror, &one).unwrap();
-    assert!(held.wait(LONG).unwrap());
+    let prefetched = prefetch(&mirror, &one).unwrap();
+    assert!(prefetched.wait(LONG).unwrap());
     let after = state(&mirror, &keys);
     let resident = (ModelState::Resident, 2 * MIB, 0);
     assert_eq!(presence(&after), [resident, absent]);
@@ -100,12 +103,12 @@ fn a_store_tells_nothing_of_anothers_models() {
     let model = mirror.model(&["a"], 1024);
     let same = publish(&store, &["a"], 1024);
     assert_eq!(key(&model), key(&same), "the content is the same");
-    let held = prefetch(&mirror, &model).unwrap();
-    assert!(held.wait(LONG).unwrap());
+    let prefetched = prefetch(&mirror, &model).unwrap();
+    assert!(prefetched.wait(LONG).unwrap());
     let kind = tetris_gpu_device::host::HostDevice::KIND;
     let client = tetris_gpu_client::Client::connect(&socket, kind, LONG);
-    let found = client.unwrap().describe(uuid(&mirror), &[key(&same)]);
-    assert_eq!(found.unwrap().models[0].state, ModelState::Absent);
+    let description = client.unwrap().describe(uuid(&mirror), &[key(&same)]);
+    assert_eq!(description.unwrap().models[0].state, ModelState::Absent);
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn links_and_transfers_are_told() {
         creates: 0,
         ..Faults::default()
     });
-    let held = prefetch(&mirror, &model).unwrap();
+    let prefetched = prefetch(&mirror, &model).unwrap();
     let key = key(&model);
     let named = state(&mirror, &[key]);
     let entry = |model| TransferEntry {
@@ -144,7 +147,7 @@ fn links_and_transfers_are_told() {
     let report = mirror.server.report();
     assert_eq!(report.devices[0].transfer_bytes, 2 * MIB);
     mirror.faults(Faults::default());
-    assert!(held.wait(LONG).unwrap());
+    assert!(prefetched.wait(LONG).unwrap());
     eventually("the transfer has ended", || {
         state(&mirror, &[key]).transfers.is_empty()
     });
@@ -158,11 +161,11 @@ fn a_prefetch_that_fails_says_why() {
         creates: 0,
         ..Faults::default()
     });
-    let held = prefetch(&mirror, &model).unwrap();
-    let failed = held.wait(LONG).unwrap_err();
+    let prefetched = prefetch(&mirror, &model).unwrap();
+    let failed = prefetched.wait(LONG).unwrap_err();
     let full = Reason::DEVICE_FULL;
     assert!(matches!(failed, ClientError::Failed { reason, .. } if reason == full));
-    let again = held.wait(Duration::ZERO).unwrap_err();
+    let again = prefetched.wait(Duration::ZERO).unwrap_err();
     assert!(matches!(again, ClientError::Failed { .. }), "{again}");
     assert_eq!(state(&mirror, &[key(&model)]).transfers, []);
 }
@@ -174,18 +177,18 @@ fn a_prefetch_waits_for_room() {
         mirror.model(&["a", "b", "c"], 1024),
         mirror.model(&["x", "y"], 1024),
     );
-    let held = prefetch(&mirror, &one).unwrap();
+    let prefetched = prefetch(&mirror, &one).unwrap();
     let wanted = Wanted {
         wait: LONG,
         ..Wanted::new(WantedModel::Objects(other.clone()))
     };
-    let mut held = Some(held);
+    let mut holder = Some(prefetched);
     let waited = mirror.connect().prefetch(None, &wanted, &mut |waiting| {
         assert!(waiting.need_bytes > 0);
-        drop(held.take());
+        drop(holder.take());
     });
     assert!(waited.unwrap().wait(LONG).unwrap());
-    assert!(held.is_none());
+    assert!(holder.is_none());
 }
 
 #[test]
@@ -198,8 +201,8 @@ fn a_device_that_is_not_there_or_lost_is_refused() {
     mirror.device.lose();
     mirror.server.check();
     eventually("the device is lost", || {
-        let found = mirror.connect().describe(uuid_of_simulated(), &[]);
-        found.is_err_and(refused)
+        let description = mirror.connect().describe(uuid_of_simulated(), &[]);
+        description.is_err_and(refused)
     });
 }
 

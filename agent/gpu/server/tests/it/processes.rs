@@ -104,7 +104,7 @@ fn a_client_that_is_killed_at_any_step_leaves_nothing_behind() {
     // Room for one of the two models, and for another client's small one.
     let mirror = Mirror::new(14);
     let theirs = mirror.model(&["theirs"], 1000);
-    let held = mirror.acquire(&theirs).unwrap();
+    let acquired = mirror.acquire(&theirs).unwrap();
     let model = mirror.model(&NAMES, KIB);
     let other = mirror.model(&["d", "e", "f"], KIB);
     for step in STEPS {
@@ -117,7 +117,7 @@ fn a_client_that_is_killed_at_any_step_leaves_nothing_behind() {
         let next = mirror.acquire_within(&other, LONG).unwrap();
         check(&next, &other, &["d", "e", "f"], KIB);
         next.release().unwrap();
-        check(&held, &theirs, &["theirs"], 1000);
+        check(&acquired, &theirs, &["theirs"], 1000);
     }
     eventually("only one connection is left", || {
         mirror.server.connections() == 1

@@ -129,8 +129,8 @@ fn only_what_nobody_holds_is_evicted() {
     let a = mirror.model(&["a"], 4000);
     let b = mirror.model(&["b"], 4000);
     let c = mirror.model(&["c"], 4000);
-    let held = mirror.acquire(&a).unwrap();
-    check(&held, &a, &["a"], 4000);
+    let model_a = mirror.acquire(&a).unwrap();
+    check(&model_a, &a, &["a"], 4000);
     let idle = mirror.acquire(&b).unwrap();
     // A load that no one waits for is given up.
     idle.wait_all(LONG).unwrap();
@@ -138,10 +138,10 @@ fn only_what_nobody_holds_is_evicted() {
     let third = mirror.acquire_within(&c, LONG).unwrap();
     check(&third, &c, &["c"], 4000);
     assert_eq!(mirror.server.counters().evicted, 1, "b");
-    check(&held, &a, &["a"], 4000);
+    check(&model_a, &a, &["a"], 4000);
     let (reason, missing, _) = refused(mirror.acquire(&b));
     assert_eq!((reason, missing), (Reason::IN_USE, 4 * MIB));
-    check(&held, &a, &["a"], 4000);
+    check(&model_a, &a, &["a"], 4000);
     check(&third, &c, &["c"], 4000);
 }
 

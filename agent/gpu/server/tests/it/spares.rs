@@ -34,12 +34,12 @@ fn no_more(mirror: &Mirror) {
 /// Holds a model without mapping it, until it is there.
 fn prefetch(mirror: &Mirror, objects: &[ObjectRef]) -> tetris_gpu_client::Prefetched {
     let wanted = Wanted::new(WantedModel::Objects(objects.to_vec()));
-    let held = mirror
+    let prefetched = mirror
         .connect()
         .prefetch(None, &wanted, &mut |_| {})
         .unwrap();
-    assert!(held.wait(LONG).unwrap());
-    held
+    assert!(prefetched.wait(LONG).unwrap());
+    prefetched
 }
 
 /// A store for another tenant, and the path of its socket.
@@ -79,14 +79,14 @@ fn a_device_whose_memory_is_all_taken_at_the_start_creates_nothing_later() {
 fn spares_are_made_anew_aside() {
     let mirror = mirror(16, 8);
     assert_eq!(spare_bytes(&mirror), 8 * MIB);
-    let held = prefetch(&mirror, &mirror.model(&["a", "b", "c", "d"], 1024));
+    let prefetched = prefetch(&mirror, &mirror.model(&["a", "b", "c", "d"], 1024));
     eventually("there are as many spares as before", || {
         spare_bytes(&mirror) == 8 * MIB
     });
     let counters = mirror.server.counters();
     assert_eq!((counters.chunks_created, counters.spares_used), (3, 1));
     assert_eq!(counters.awaited_chunks, 0);
-    drop(held);
+    drop(prefetched);
 }
 
 /// The device is full of spares and another program's memory when an object comes that is longer
@@ -99,20 +99,20 @@ fn spares_go_before_anything_else() {
     idle.hang_up();
     eventually("nothing is held", || mirror.usage().held_bytes == 0);
     let model = mirror.model(&["long"], 6 << 10);
-    let held = prefetch(&mirror, &model);
+    let prefetched = prefetch(&mirror, &model);
     let counters = mirror.server.counters();
     assert_eq!((counters.awaited_chunks, counters.evicted), (1, 0));
-    drop((held, other));
+    drop((prefetched, other));
 }
 
 #[test]
 fn without_spares_each_chunk_is_created_while_its_client_waits() {
     let mirror = mirror(16, 0);
-    let held = prefetch(&mirror, &mirror.model(&["a", "b", "c", "d", "e"], 1024));
+    let prefetched = prefetch(&mirror, &mirror.model(&["a", "b", "c", "d", "e"], 1024));
     let counters = mirror.server.counters();
     assert_eq!((counters.chunks_created, counters.awaited_chunks), (2, 2));
     assert_eq!((spare_bytes(&mirror), counters.spares_used), (0, 0));
-    drop(held);
+    drop(prefetched);
 }
 
 /// Chunks that no client had go from tenant to tenant, and are zero then.
@@ -132,9 +132,9 @@ fn chunks_that_no_client_had_are_for_all() {
         let client = Client::connect(&socket, MemoryKind::Host, LONG).unwrap();
         let objects = publish(&other, &["x", "y", "z", "u", "v"], 1024);
         let wanted = Wanted::new(WantedModel::Objects(objects));
-        let held = client.prefetch(None, &wanted, &mut |_| {}).unwrap();
-        assert!(held.wait(LONG).unwrap());
-        held.hang_up();
+        let prefetched = client.prefetch(None, &wanted, &mut |_| {}).unwrap();
+        assert!(prefetched.wait(LONG).unwrap());
+        prefetched.hang_up();
         eventually("nothing is held", || mirror.usage().held_bytes == 0);
     }
     let counters = mirror.server.counters();

@@ -138,12 +138,12 @@ fn slow() -> LinkCosts {
 fn kernels_are_queued_before_their_bytes_are_there_and_read_the_right_ones() {
     let node = Node::new(16 * MIB, slow(), 0);
     let model = node.model(&[1, 2, 3, 4, 5, 6, 7, 8], 300_000);
-    let held = Arc::new(node.acquire(&model).unwrap());
+    let acquired = Arc::new(node.acquire(&model).unwrap());
     let (stream, seen) = (HostQueue::new().unwrap(), Arc::<Seen>::default());
-    let arrivals = held.arrivals(LONG);
-    queue(&stream, &held, &model, &seen, &arrivals);
+    let arrivals = acquired.arrivals(LONG);
+    queue(&stream, &acquired, &model, &seen, &arrivals);
     let last = model.last().unwrap();
-    assert!(!held.is_ready(&last.id).unwrap(), "the host is ahead");
+    assert!(!acquired.is_ready(&last.id).unwrap(), "the host is ahead");
     assert!(seen.kernels.load(Ordering::Relaxed) < model.len());
     arrivals.check(LONG).unwrap();
     stream.synchronize();
@@ -162,14 +162,14 @@ fn a_stream_goes_on_when_its_bytes_will_not_come_and_the_check_says_so() {
             copies,
             ..Faults::default()
         });
-        let held = match node.acquire(&model) {
+        let acquired = match node.acquire(&model) {
             Ok(held) => Arc::new(held),
             Err(ClientError::Failed { .. }) => continue,
             Err(error) => panic!("{error}"),
         };
         let (stream, seen) = (HostQueue::new().unwrap(), Arc::<Seen>::default());
-        let arrivals = held.arrivals(LONG);
-        queue(&stream, &held, &model, &seen, &arrivals);
+        let arrivals = acquired.arrivals(LONG);
+        queue(&stream, &acquired, &model, &seen, &arrivals);
         let checked = arrivals.check(LONG);
         // Not stuck, whatever has arrived.
         stream.synchronize();
@@ -189,10 +189,10 @@ fn a_stream_goes_on_when_its_bytes_will_not_come_and_the_check_says_so() {
 fn a_stream_goes_on_when_the_server_ends() {
     let node = Node::new(16 * MIB, slow(), 0);
     let model = node.model(&[1, 2, 3, 4, 5, 6, 7, 8], 300_000);
-    let held = Arc::new(node.acquire(&model).unwrap());
+    let acquired = Arc::new(node.acquire(&model).unwrap());
     let (stream, seen) = (HostQueue::new().unwrap(), Arc::<Seen>::default());
-    let arrivals = held.arrivals(LONG);
-    queue(&stream, &held, &model, &seen, &arrivals);
+    let arrivals = acquired.arrivals(LONG);
+    queue(&stream, &acquired, &model, &seen, &arrivals);
     drop(node.server);
     let checked = arrivals.check(LONG);
     stream.synchronize();
@@ -210,12 +210,12 @@ fn a_wait_ends_at_its_limit() {
         0,
     );
     let model = node.model(&[1, 2], 300_000);
-    let held = Arc::new(node.acquire(&model).unwrap());
+    let acquired = Arc::new(node.acquire(&model).unwrap());
     let (stream, seen) = (HostQueue::new().unwrap(), Arc::<Seen>::default());
-    let arrivals = held.arrivals(Duration::from_millis(20));
-    queue(&stream, &held, &model, &seen, &arrivals);
+    let arrivals = acquired.arrivals(Duration::from_millis(20));
+    queue(&stream, &acquired, &model, &seen, &arrivals);
     stream.synchronize();
-    held.wait_all(LONG).unwrap();
+    acquired.wait_all(LONG).unwrap();
     assert!(matches!(
         arrivals.check(LONG),
         Err(ClientError::TimedOut { .. })
@@ -238,32 +238,32 @@ enum Move {
 }
 
 fn moves() -> impl Strategy<Value = Vec<Vec<Move>>> {
-    let one = prop_oneof![
+    let step = prop_oneof![
         5 => (0usize..3, prop::option::weighted(0.4, 0u64..8_000))
             .prop_map(|(model, dies_after)| Move::Use { model, dies_after }),
         2 => (0usize..3, 0u64..3 * MIB).prop_map(|(model, bytes)| Move::Keep { model, bytes }),
         1 => Just(Move::Check),
     ];
-    prop::collection::vec(prop::collection::vec(one, 1..5), 1..4)
+    prop::collection::vec(prop::collection::vec(step, 1..5), 1..4)
 }
 
 fn make_move(node: &Node, models: &[Vec<ObjectRef>], one: &Move, failures: &AtomicU64) {
     match one {
         Move::Check => node.server.check(),
         Move::Keep { model, bytes } => {
-            let held = node.acquire(&models[*model]).unwrap();
-            held.keep(Duration::from_millis(1), *bytes).unwrap();
+            let acquired = node.acquire(&models[*model]).unwrap();
+            acquired.keep(Duration::from_millis(1), *bytes).unwrap();
         }
         Move::Use { model, dies_after } => {
             let model = &models[*model];
-            let held = Arc::new(node.acquire(model).unwrap());
+            let acquired = Arc::new(node.acquire(model).unwrap());
             let (stream, seen) = (HostQueue::new().unwrap(), Arc::<Seen>::default());
-            let arrivals = held.arrivals(LONG);
-            queue(&stream, &held, model, &seen, &arrivals);
+            let arrivals = acquired.arrivals(LONG);
+            queue(&stream, &acquired, model, &seen, &arrivals);
             if let Some(micros) = dies_after {
                 // It goes in the middle, without a check: kernels that are queued keep the model.
                 thread::sleep(Duration::from_micros(*micros));
-                drop((arrivals, held));
+                drop((arrivals, acquired));
                 drop(stream);
                 assert_eq!(*seen.wrong.lock().unwrap(), Vec::<usize>::new());
                 return;

@@ -26,17 +26,17 @@ fn eventually(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 fn keep(node: &Node, model: &[ObjectRef], ttft: Duration, most_bytes: u64) -> Kept {
-    let held = node.acquire(model).unwrap();
-    held.wait_all(LONG).unwrap();
-    let kept = held.keep(ttft, most_bytes).unwrap();
-    held.release().unwrap();
+    let acquired = node.acquire(model).unwrap();
+    acquired.wait_all(LONG).unwrap();
+    let kept = acquired.keep(ttft, most_bytes).unwrap();
+    acquired.release().unwrap();
     kept
 }
 
 fn use_once(node: &Node, model: &[ObjectRef]) {
-    let held = node.acquire(model).unwrap();
-    held.wait_all(LONG).unwrap();
-    held.release().unwrap();
+    let acquired = node.acquire(model).unwrap();
+    acquired.wait_all(LONG).unwrap();
+    acquired.release().unwrap();
 }
 
 fn template(node: &Node) -> TemplateReport {
@@ -57,14 +57,14 @@ fn a_prefix_stays_and_only_the_rest_is_copied() {
     let usage = template(&node).usage;
     assert_eq!((usage.kept_bytes, usage.resident_bytes), (3 * MIB, 3 * MIB));
     let before = copied(&node);
-    let held = node.acquire(&model).unwrap();
+    let acquired = node.acquire(&model).unwrap();
     // The message that it is there follows the grant.
-    held.wait(&model[2].id, LONG).unwrap();
-    held.wait_all(LONG).unwrap();
+    acquired.wait(&model[2].id, LONG).unwrap();
+    acquired.wait_all(LONG).unwrap();
     assert_eq!(copied(&node) - before, 5, "the suffix");
     for object in &model {
         assert_eq!(
-            ObjectRef::of(&held.read(&object.id, LONG).unwrap()),
+            ObjectRef::of(&acquired.read(&object.id, LONG).unwrap()),
             *object
         );
     }
@@ -108,14 +108,14 @@ fn a_prefix_makes_room_for_clients_and_comes_back() {
     let model = node.model(&[1, 2, 3, 4, 5, 6, 7, 8], OBJECT);
     let large = node.model(&[21, 22, 23, 24, 25, 26, 27, 28], OBJECT);
     assert_eq!(keep(&node, &model, SOON, 6 * MIB).prefix_bytes, 6 * MIB);
-    let held = node.acquire(&large).unwrap();
-    held.wait_all(LONG).unwrap();
+    let acquired = node.acquire(&large).unwrap();
+    acquired.wait_all(LONG).unwrap();
     let usage = template(&node).usage;
     assert!(usage.resident_bytes <= 2 * MIB, "{usage:?}");
     // While the client has it there is no room.
     node.server.check();
     assert!(template(&node).usage.resident_bytes <= 2 * MIB);
-    held.release().unwrap();
+    acquired.release().unwrap();
     node.server.check();
     eventually("the prefix is back", || {
         template(&node).usage.resident_bytes == 6 * MIB

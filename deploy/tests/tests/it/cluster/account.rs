@@ -50,7 +50,7 @@ impl Account {
         })
     }
 
-    /// Sends a request. A refusal for another reason, e.g. an invalid object, is an error: it says nothing about rights.
+    /// Sends a request. A refusal for another reason, e.g. an invalid object, is an error: it implies nothing about rights.
     fn ask(&self, method: &Method, path: &str, kind: &str, body: &Value) -> Result<Answer> {
         let body = if body.is_null() {
             Vec::new()

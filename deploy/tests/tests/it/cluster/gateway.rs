@@ -17,7 +17,7 @@ use crate::cluster::install::{
 
 const NAMESPACE: &str = "tetris-e2e-gateway";
 const IMAGE: &str = "TETRIS_IMAGE_PYTHON";
-/// Asks at fixed rates, each for a time, or until it is told to end where that is 0. Prints the number of
+/// Asks at fixed rates, each for a time, or until it is asked to end where that is 0. Prints the number of
 /// requests, of answers by status, and of connections that a gateway closed before a request was sent whole
 /// on them or answered (HTTP/1.1 permits that between two requests: the request goes out again, once), and
 /// the seconds of a single first answer, as JSON.
@@ -146,8 +146,8 @@ fn follow(python: &str) -> Result<()> {
     strangers(python)?;
     start_client("step", python, &["20:10", "200:40"])?;
     wait_for("instances for 200 requests/s", || {
-        let found = replicas()?;
-        ensure!(found >= 3, "{found}");
+        let count = replicas()?;
+        ensure!(count >= 3, "{count}");
         Ok(())
     })?;
     let step = result_of("step")?;
@@ -158,8 +158,8 @@ fn follow(python: &str) -> Result<()> {
     );
     roll(python)?;
     wait_for("no instances", || {
-        let found = replicas()?;
-        ensure!(found == 0, "{found}");
+        let count = replicas()?;
+        ensure!(count == 0, "{count}");
         Ok(())
     })?;
     function.remove()
@@ -300,8 +300,8 @@ fn replaced(
 }
 
 fn pods(selector: &str, namespace: &str) -> Result<Vec<Value>> {
-    let found = Kubectl.json(&["get", "pods", "-n", namespace, "-l", selector])?;
-    Ok(list(&found["items"]).to_vec())
+    let list_of_pods = Kubectl.json(&["get", "pods", "-n", namespace, "-l", selector])?;
+    Ok(list(&list_of_pods["items"]).to_vec())
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -309,7 +309,7 @@ fn is_ready(pod: &Value) -> bool {
     conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Says a figure, also when the test passes.
+/// Prints a figure, also when the test passes.
 fn told(what: &str) {
     let _closed = writeln!(std::io::stderr(), "{what}");
 }
@@ -325,10 +325,10 @@ pub fn served(image: &str) -> Result<Objects> {
 }
 
 fn replicas() -> Result<u64> {
-    let found = Kubectl.json(&["get", "deployments", "-n", NAMESPACE])?;
-    let each = list(&found["items"]).iter();
-    let each = each.map(|entry| entry["spec"]["replicas"].as_u64().unwrap_or_default());
-    Ok(each.sum())
+    let listed = Kubectl.json(&["get", "deployments", "-n", NAMESPACE])?;
+    let deployments = list(&listed["items"]).iter();
+    let counts = deployments.map(|entry| entry["spec"]["replicas"].as_u64().unwrap_or_default());
+    Ok(counts.sum())
 }
 
 fn client(name: &str, image: &str, steps: &[&str]) -> Result<Value> {

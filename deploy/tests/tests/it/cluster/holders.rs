@@ -103,7 +103,7 @@ impl Load {
         Ok(())
     }
 
-    /// Checks that none of it is, and that the report says why.
+    /// Checks that none of it is, and that the report gives the reason.
     pub fn require_private(&self, causes: &[&str]) -> Result<()> {
         let cause = self.cause.as_deref().unwrap_or_default();
         ensure!(self.private_bytes > 0 && self.shared_bytes == 0, "{self:?}");

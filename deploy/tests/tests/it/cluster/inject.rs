@@ -70,27 +70,27 @@ fn inject_and_share(python: &str) -> Result<()> {
         ("including", "/run/tetris/python:/app-of-all"),
     ] {
         require_injected(pod)?;
-        let found = in_pod(pod, "import os; print(os.environ['PYTHONPATH'])")?;
-        ensure!(found.trim() == expected, "{pod}: {found}");
-        let found = in_pod(
+        let path = in_pod(pod, "import os; print(os.environ['PYTHONPATH'])")?;
+        ensure!(path.trim() == expected, "{pod}: {path}");
+        let entries = in_pod(
             pod,
             "import sys; print([p for p in sys.path if 'tetris' in p])",
         )?;
-        ensure!(found.trim() == "[]", "{pod}: {found}");
+        ensure!(entries.trim() == "[]", "{pod}: {entries}");
     }
     pods.remove()
 }
 
-/// The doctor in the pod says how the package came, and from which daemon.
+/// The doctor in the pod reports how the package came, and from which daemon.
 fn require_injected(pod: &str) -> Result<()> {
     let args = [
         "exec", "-n", PODS, pod, "--", "python3", "-m", "tetris", "--format", "json",
     ];
     let output = Kubectl.output(&args)?;
-    let found: Value = serde_json::from_slice(&output.stdout)
+    let diagnosis: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     let of_interpreter = |section: &&Value| section["name"] == "interpreter";
-    let section = list(&found["sections"]).iter().find(of_interpreter);
+    let section = list(&diagnosis["sections"]).iter().find(of_interpreter);
     let checks = list(&section.context("no section of the interpreter")?["checks"]);
     let check = |name: &str| checks.iter().find(|check| check["name"] == name);
     let package = check("package").context("no check of the package")?;
@@ -176,14 +176,14 @@ fn require_shared(daemon: &str) -> Result<()> {
         ensure!(phase != "Failed", "{}: {phase}", pod["metadata"]["name"]);
     }
     let status = get(Kubectl, SYSTEM, daemon, PORT, "/status")?;
-    let found = StoreUse::of(&status, PODS)?;
+    let used = StoreUse::of(&status, PODS)?;
     let objects = model::TENSORS as u64;
     let expected = StoreUse {
         held_objects: objects,
         objects,
         holders: objects * 3,
     };
-    ensure!(found == expected, "expected {expected:?}, found {found:?}");
+    ensure!(used == expected, "expected {expected:?}, found {used:?}");
     Ok(())
 }
 

@@ -97,8 +97,8 @@ fn kubelet_start() -> Result<f64> {
 
 fn is_registered() -> Result<()> {
     let nodes = Kubectl.json(&["get", "csinodes"])?;
-    let each = list(&nodes["items"]).iter();
-    let mut drivers = each.flat_map(|node| list(&node["spec"]["drivers"]));
+    let nodes = list(&nodes["items"]).iter();
+    let mut drivers = nodes.flat_map(|node| list(&node["spec"]["drivers"]));
     ensure!(
         drivers.any(|driver| driver["name"] == DRIVER),
         "no node has {DRIVER}"
@@ -114,8 +114,8 @@ fn remove(pod: &str) -> Result<()> {
 /// Number of restarts of all processes of the daemon.
 fn restarts(daemon: &str) -> Result<u64> {
     let pod = Kubectl.json(&["get", "pod", "-n", SYSTEM, daemon])?;
-    let each = list(&pod["status"]["containerStatuses"]).iter();
-    let counts = each.map(|status| status["restartCount"].as_u64());
+    let statuses = list(&pod["status"]["containerStatuses"]).iter();
+    let counts = statuses.map(|status| status["restartCount"].as_u64());
     let sum: Option<u64> = counts.sum();
     sum.context("a container without a number of restarts")
 }

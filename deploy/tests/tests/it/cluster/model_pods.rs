@@ -121,8 +121,8 @@ fn require_attracted(template: &Value, with_model: &str) -> Result<()> {
     let nodes = |kind: &str| {
         wait_for(&format!("nodes of the pods `{kind}`"), || {
             let selector = format!("e2e={kind}");
-            let found = Kubectl.json(&["get", "pods", "-n", NAMESPACE, "-l", &selector])?;
-            let names = list(&found["items"])
+            let pods = Kubectl.json(&["get", "pods", "-n", NAMESPACE, "-l", &selector])?;
+            let names = list(&pods["items"])
                 .iter()
                 .map(|pod| text(&pod["spec"]["nodeName"]).to_owned());
             let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();

@@ -106,8 +106,8 @@ fn scrape(monitor: &Value) -> Result<()> {
 fn port_of(pod: &Value, name: &str) -> Option<u16> {
     let containers = list(&pod["spec"]["containers"]).iter();
     let mut ports = containers.flat_map(|container| list(&container["ports"]));
-    let found = ports.find(|port| port["name"] == name)?;
-    u16::try_from(found["containerPort"].as_u64()?).ok()
+    let port = ports.find(|port| port["name"] == name)?;
+    u16::try_from(port["containerPort"].as_u64()?).ok()
 }
 
 fn state() -> String {

@@ -36,14 +36,14 @@ impl Node {
     pub fn process(&self, namespace: &str, pod: &str, container: &str) -> Result<u32> {
         let id = container_id(namespace, pod, container)?;
         let script = format!("grep -l {id} /proc/[0-9]*/cgroup 2>/dev/null; true");
-        let found = self.run(&script)?;
-        let mut all = found
+        let processes = self.run(&script)?;
+        let mut all = processes
             .lines()
             .filter_map(|line| line.split('/').nth(2)?.parse().ok());
         let first = all.next();
         ensure!(
             all.next().is_none(),
-            "{container} has several processes: {found}"
+            "{container} has several processes: {processes}"
         );
         first.with_context(|| format!("no process of {container} ({id})"))
     }
@@ -92,8 +92,8 @@ impl Node {
 }
 
 fn container_id(namespace: &str, pod: &str, container: &str) -> Result<String> {
-    let found = Kubectl.json(&["get", "pod", "-n", namespace, pod])?;
-    let mut all = list(&found["status"]["containerStatuses"]).iter();
+    let pod_object = Kubectl.json(&["get", "pod", "-n", namespace, pod])?;
+    let mut all = list(&pod_object["status"]["containerStatuses"]).iter();
     let status = all.find(|status| status["name"] == container);
     let status = status.with_context(|| format!("{pod} has no container {container}"))?;
     ensure!(

@@ -95,15 +95,15 @@ fn named_stores_are_for_the_namespaces_that_the_configuration_names() {
     });
 }
 
-/// The kubelet's event says which namespaces the driver serves.
+/// The kubelet's event lists the namespaces that the driver serves.
 fn require_reason(namespace: &str) -> Result<()> {
     let events = Kubectl.json(&["get", "events", "-n", namespace])?;
     let expected = format!("namespace `{namespace}` may not use");
     let mut messages = list(&events["items"])
         .iter()
         .map(|event| text(&event["message"]));
-    let found = messages.any(|message| message.contains(&expected));
-    ensure!(found, "no event says `{expected}`: {events}");
+    let is_said = messages.any(|message| message.contains(&expected));
+    ensure!(is_said, "no event says `{expected}`: {events}");
     Ok(())
 }
 
@@ -236,8 +236,8 @@ fn require_held(daemon: &str, store: &str, pods: u64) -> Result<()> {
         holders: objects * pods,
     };
     let status = get(Kubectl, SYSTEM, daemon, PORT, "/status")?;
-    let found = StoreUse::of(&status, store)?;
-    ensure!(found == expected, "expected {expected:?}, found {found:?}");
+    let used = StoreUse::of(&status, store)?;
+    ensure!(used == expected, "expected {expected:?}, found {used:?}");
     Ok(())
 }
 

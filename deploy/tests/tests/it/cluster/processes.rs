@@ -130,7 +130,7 @@ fn restarts(daemon: &str, process: &str) -> Result<u64> {
     count.with_context(|| format!("no container {process}"))
 }
 
-/// As the kernel says, of the live processes.
+/// From the kernel, of the live processes.
 pub fn require_rights(node: &Node, daemon: &str) -> Result<()> {
     for (process, user) in PROCESSES.into_iter().zip([0, 9460, 9461]) {
         let id = node.process(SYSTEM, daemon, process)?;

@@ -108,8 +108,8 @@ fn try_it(install: &Objects, function: Objects) -> Result<()> {
 /// That the API server's own look at the expressions found no field that is not there.
 fn require_policies_without_warnings() -> Result<()> {
     let policies = wait_for("the policies to be looked at", || {
-        let found = Kubectl.json(&["get", "validatingadmissionpolicies"])?;
-        let mut ours = list(&found["items"]).to_vec();
+        let policies = Kubectl.json(&["get", "validatingadmissionpolicies"])?;
+        let mut ours = list(&policies["items"]).to_vec();
         ours.retain(|policy| text(&policy["metadata"]["name"]).starts_with("tetris-"));
         ensure!(ours.len() == 7, "{} policies", ours.len());
         let seen = |policy: &Value| policy["status"]["observedGeneration"].is_u64();
@@ -207,7 +207,7 @@ fn require_a_bound_webhook(webhook: &Account) -> Result<()> {
     webhook.require_no_right("another account's token", webhook.create(SECRETS, &token))
 }
 
-/// The operator says what to do where it may not write; where it may, it creates and scales a Deployment.
+/// The operator describes what to do where it may not write; where it may, it creates and scales a Deployment.
 fn require_a_function_to_run() -> Result<()> {
     let binding = ["rolebinding", "tetris-scaler", "-n", OPEN];
     Kubectl.run(&[&["delete"], &binding[..]].concat())?;
@@ -258,13 +258,13 @@ fn require_a_function_to_run() -> Result<()> {
 /// Waits for replicas of the one Deployment that has any.
 fn wait_for_replicas(operator: &Program, replicas: u64) -> Result<()> {
     wait_for(&format!("{replicas} replicas"), || {
-        let found = Kubectl.json(&["get", "deployments", "-n", OPEN])?;
-        let found = list(&found["items"]).iter();
-        let mut found: Vec<_> = found
+        let deployments = Kubectl.json(&["get", "deployments", "-n", OPEN])?;
+        let items = list(&deployments["items"]).iter();
+        let mut counts: Vec<_> = items
             .filter_map(|entry| entry["spec"]["replicas"].as_u64())
             .collect();
-        found.retain(|replicas| *replicas > 0);
-        ensure!(found == [replicas], "{found:?}\n{}", operator.log());
+        counts.retain(|replicas| *replicas > 0);
+        ensure!(counts == [replicas], "{counts:?}\n{}", operator.log());
         Ok(())
     })
 }
@@ -334,35 +334,35 @@ fn require_its_own_objects(scaler: &Account) -> Result<()> {
     scaler.require_policy("a user's Deployment deleted", scaler.delete(&path))?;
 
     let function = get(FUNCTION)?;
-    let mut own = attacks::deployment(OPEN);
-    own["metadata"]["name"] = "held-c1-b1-p1".into();
+    let mut wanted = attacks::deployment(OPEN);
+    wanted["metadata"]["name"] = "held-c1-b1-p1".into();
     for at in [
         "/metadata/labels",
         "/spec/selector/matchLabels",
         "/spec/template/metadata/labels",
     ] {
-        let labels = own.pointer_mut(at).context("no labels")?;
+        let labels = wanted.pointer_mut(at).context("no labels")?;
         labels["tetris.dev/function"] = "held".into();
     }
-    own["metadata"]["ownerReferences"][0]["name"] = "held".into();
-    own["metadata"]["ownerReferences"][0]["uid"] = function["metadata"]["uid"].clone();
-    scaler.require_allowed("its own Deployment", scaler.create(&deployments, &own))?;
+    wanted["metadata"]["ownerReferences"][0]["name"] = "held".into();
+    wanted["metadata"]["ownerReferences"][0]["uid"] = function["metadata"]["uid"].clone();
+    scaler.require_allowed("its own Deployment", scaler.create(&deployments, &wanted))?;
     for (what, spoil) in attacks::of_a_new_deployment() {
-        let mut new = own.clone();
+        let mut new = wanted.clone();
         spoil(&mut new);
         scaler.require_policy(what, scaler.create(&deployments, &new))?;
     }
-    let applied = Applied::new("a Deployment of the function", Objects(vec![own]))?;
-    let own = get("deployment/held-c1-b1-p1")?;
+    let applied = Applied::new("a Deployment of the function", Objects(vec![wanted]))?;
+    let deployment = get("deployment/held-c1-b1-p1")?;
     let path = format!("{deployments}/held-c1-b1-p1");
     for (what, change) in attacks::of_its_deployment() {
-        let mut new = own.clone();
+        let mut new = deployment.clone();
         change(&mut new);
-        scaler.require_policy(what, scaler.patch(&path, &own, &new))?;
+        scaler.require_policy(what, scaler.patch(&path, &deployment, &new))?;
     }
-    let mut more = own.clone();
+    let mut more = deployment.clone();
     more["spec"]["replicas"] = 3.into();
-    scaler.require_allowed("replicas", scaler.patch(&path, &own, &more))?;
+    scaler.require_allowed("replicas", scaler.patch(&path, &deployment, &more))?;
     scaler.require_allowed("its own Deployment deleted", scaler.delete(&path))?;
     applied.remove()?;
 
@@ -560,10 +560,10 @@ fn require_rights() -> Result<()> {
     for (account, namespace, may, may_not) in rows {
         for (what, expected) in [(may, "yes"), (may_not, "no")] {
             for right in what {
-                let found = can_i(account, namespace, right)?;
+                let answer = can_i(account, namespace, right)?;
                 ensure!(
-                    found == expected,
-                    "{account} in {namespace}: {right}: {found}"
+                    answer == expected,
+                    "{account} in {namespace}: {right}: {answer}"
                 );
             }
         }

@@ -99,8 +99,8 @@ fn patch(spec: &Value) -> Result<()> {
 /// Replicas of the function's Deployments, by name.
 fn deployments() -> Result<BTreeMap<String, u64>> {
     let selector = format!("tetris.dev/function={FUNCTION}");
-    let found = Kubectl.json(&["get", "deployments", "-n", NAMESPACE, "-l", &selector])?;
-    let named = list(&found["items"]).iter().map(|deployment| {
+    let listed = Kubectl.json(&["get", "deployments", "-n", NAMESPACE, "-l", &selector])?;
+    let named = list(&listed["items"]).iter().map(|deployment| {
         let name = text(&deployment["metadata"]["name"]).to_owned();
         let replicas = deployment["spec"]["replicas"].as_u64();
         (name, replicas.unwrap_or_default())
@@ -115,11 +115,14 @@ fn deployment() -> Result<Value> {
 /// Waits until the best configuration has so many replicas, and no other any.
 fn wait_for_replicas(replicas: u64) -> Result<()> {
     wait_for(&format!("{replicas} replicas"), || {
-        let mut found = deployments()?;
-        found.retain(|_, replicas| *replicas > 0);
+        let mut counts = deployments()?;
+        counts.retain(|_, replicas| *replicas > 0);
         let mut expected = BTreeMap::from([(BEST.to_owned(), replicas)]);
         expected.retain(|_, replicas| *replicas > 0);
-        ensure!(found == expected, "expected {expected:?}, found {found:?}");
+        ensure!(
+            counts == expected,
+            "expected {expected:?}, found {counts:?}"
+        );
         Ok(())
     })
 }
@@ -151,8 +154,8 @@ fn require_what_the_operator_adds() -> Result<()> {
     ensure!(mounts.any(|mount| mount["mountPath"] == "/run/tetris/store"));
     let mut volumes = list(&template["spec"]["volumes"]).iter();
     let store = json!({"driver": "csi.tetris.dev", "readOnly": true});
-    let found = volumes.find(|volume| volume["csi"]["driver"] == store["driver"]);
-    ensure!(found.context("no volume")?["csi"]["readOnly"] == true);
+    let volume = volumes.find(|volume| volume["csi"]["driver"] == store["driver"]);
+    ensure!(volume.context("no volume")?["csi"]["readOnly"] == true);
     Ok(())
 }
 

@@ -83,8 +83,8 @@ pub fn a_daemon(not: Option<(&str, &str)>) -> Result<(String, String)> {
             let name = text(&pod["metadata"]["name"]).to_owned();
             (name, text(&pod["spec"]["nodeName"]).to_owned())
         });
-    let found = ready.find(|(name, node)| not.is_none_or(|(old, on)| name != old && node == on));
-    found.context("no daemon is ready; does a node have room for it, and the image?")
+    let daemon = ready.find(|(name, node)| not.is_none_or(|(old, on)| name != old && node == on));
+    daemon.context("no daemon is ready; does a node have room for it, and the image?")
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -128,12 +128,12 @@ fn require_shared(daemon: &str) -> Result<()> {
         objects,
         holders: objects * pods,
     };
-    let found = use_of_store(daemon)?;
-    ensure!(found == expected, "expected {expected:?}, found {found:?}");
+    let used = use_of_store(daemon)?;
+    ensure!(used == expected, "expected {expected:?}, found {used:?}");
     Ok(())
 }
 
-/// A directory cannot be made in the mount, and the kernel says that it is because the mount is read-only.
+/// A directory cannot be made in the mount, and the kernel reports that it is because the mount is read-only.
 fn require_read_only(holder: &str) -> Result<()> {
     let tetris = [
         "/usr/local/bin/tetris",

@@ -87,14 +87,14 @@ fn upgrade(node: &Node, images: &[(&str, String)], now: Objects) -> Result<()> {
 fn require_owner(node: &Node, user: &str) -> Result<()> {
     let script =
         format!("find {STORES}/{PODS}.* ! -type s -exec stat -c '%u:%g' {{}} + | sort | uniq -c");
-    let found = wait_for("the store", || node.run(&script))?;
-    let rows: Vec<_> = found
+    let owners = wait_for("the store", || node.run(&script))?;
+    let rows: Vec<_> = owners
         .lines()
         .filter_map(|line| line.split_whitespace().nth(1))
         .collect();
     ensure!(
         rows == [format!("{user}:{user}")],
-        "expected {user}, found {found}"
+        "expected {user}, found {owners}"
     );
     Ok(())
 }
@@ -102,12 +102,12 @@ fn require_owner(node: &Node, user: &str) -> Result<()> {
 /// Mappings of all processes that hold the model, with addresses and inodes.
 fn mappings(node: &Node) -> Result<String> {
     let script = "for p in /proc/[0-9]*; do [ \"$(cat $p/comm 2>/dev/null)\" = tetris ] && cat $p/maps; done; true";
-    let found = node.run(script)?;
+    let maps = node.run(script)?;
     ensure!(
-        found.contains("/objects"),
-        "no process maps an object: {found}"
+        maps.contains("/objects"),
+        "no process maps an object: {maps}"
     );
-    Ok(found)
+    Ok(maps)
 }
 
 fn state() -> String {

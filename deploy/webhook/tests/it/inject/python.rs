@@ -96,8 +96,8 @@ fn what_keeps_the_package_out_leaves_the_store() {
 
 #[test]
 fn a_volume_of_the_package_that_the_pod_has_is_used_and_is_no_store() {
-    let own = json!({"name": "modules", "csi": {"driver": "csi.tetris.dev", "readOnly": true, "volumeAttributes": {"content": "python"}}});
-    let before = with(labeled("minimal"), "/spec/volumes", json!([own]));
+    let volume = json!({"name": "modules", "csi": {"driver": "csi.tetris.dev", "readOnly": true, "volumeAttributes": {"content": "python"}}});
+    let before = with(labeled("minimal"), "/spec/volumes", json!([volume]));
     let after = clean(&before);
     let mounts = after["spec"]["containers"][0]["volumeMounts"].as_array();
     let names: Vec<_> = mounts

@@ -102,7 +102,7 @@ fn a_volume_of_the_driver_is_used_under_its_own_name() {
     let before = pod("own-volume");
     let after = clean(&before);
     assert_eq!(after["spec"]["volumes"], before["spec"]["volumes"]);
-    // This container has mounted it elsewhere, and programs are told where; its own TETRIS_PATCH stays.
+    // This container has mounted it elsewhere, and programs know where; its own TETRIS_PATCH stays.
     let server = &after["spec"]["containers"][0];
     assert_eq!(
         server["volumeMounts"],
@@ -148,12 +148,16 @@ fn a_mount_that_is_there_before_its_volume_is_used() {
 
 #[test]
 fn variables_of_the_user_stay_whatever_they_say() {
-    let own = json!([
+    let variables = json!([
         {"name": "TETRIS_PATCH", "value": "0"},
         {"name": "TETRIS_STORE", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
     ]);
-    let after = clean(&with(pod("minimal"), "/spec/containers/0/env", own.clone()));
-    assert_eq!(after["spec"]["containers"][0]["env"], own);
+    let after = clean(&with(
+        pod("minimal"),
+        "/spec/containers/0/env",
+        variables.clone(),
+    ));
+    assert_eq!(after["spec"]["containers"][0]["env"], variables);
     assert_eq!(of_container(&after, "containers", 0).0, mount());
 }
 

@@ -19,7 +19,7 @@ use crate::served::api::Api;
 use crate::served::https::review;
 use crate::served::replica::Replica;
 
-/// A body of a size that is not told, which comes when the test says so.
+/// A body of a size that is not announced, which comes when the test sends it.
 struct Later(Option<oneshot::Receiver<String>>);
 
 impl HttpBody for Later {

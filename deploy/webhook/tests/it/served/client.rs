@@ -1,4 +1,4 @@
-//! A client as an API server is one: it trusts what the configuration says, and asks for the service's name.
+//! A client as an API server is one: it trusts what the configuration names, and asks for the service's name.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

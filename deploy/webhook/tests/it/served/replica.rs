@@ -119,7 +119,7 @@ pub fn authorities(state: &State) -> String {
     tetris_webhook::certificates::bundle(&contents.authorities.unwrap())
 }
 
-/// The configuration trusts what the secret says, in our webhooks alone.
+/// The configuration trusts the secret's authority, in our webhooks alone.
 pub fn assert_trusted(state: &State) {
     let expected = Some(authorities(state));
     assert_eq!(trusted(state), [expected.clone(), expected, None]);

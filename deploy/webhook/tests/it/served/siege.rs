@@ -1,7 +1,7 @@
 //! The webhook's program in a cgroup with the limit that it ships with, under hostile clients at both of its ports, with
 //! TLS and without.
 //!
-//! `TETRIS_SIEGE_SECONDS` says for how long.
+//! `TETRIS_SIEGE_SECONDS` sets the duration.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -119,15 +119,15 @@ impl Naive<'_> {
 
     fn expired_at(&self, store: usize, object: u32) -> bool {
         let this = self.object(store, object);
-        let own = this.published_ms.max(this.last_use_ms);
+        let used_alone = this.published_ms.max(this.last_use_ms);
         let mut windows: Vec<u64> = self
             .wanting(store, object)
             .map(|model| {
-                own.max(model.last_use_ms) + self.window_secs(store, Some(&model.id)) * 1000
+                used_alone.max(model.last_use_ms) + self.window_secs(store, Some(&model.id)) * 1000
             })
             .collect();
         if windows.is_empty() {
-            windows.push(own + self.window_secs(store, None) * 1000);
+            windows.push(used_alone + self.window_secs(store, None) * 1000);
         }
         windows.iter().all(|end_ms| *end_ms <= NOW_MS)
     }
@@ -287,19 +287,19 @@ impl Naive<'_> {
         }
         let mut asked = BTreeMap::new();
         for &store in &stores {
-            let own = self.asked(store);
-            asked.insert(store, own);
+            let by_store = self.asked(store);
+            asked.insert(store, by_store);
             if let Some(limit) = self.policy(store).limit_bytes
-                && own > 0
+                && by_store > 0
             {
-                while self.left(store) + own > limit {
+                while self.left(store) + by_store > limit {
                     let Some(object) = self.cheapest(store, Which::Any, u64::MAX) else {
                         break;
                     };
                     self.free(store, object, Reason::Pressure);
                 }
-                let over = (self.left(store) + own).saturating_sub(limit);
-                asked.insert(store, own.saturating_sub(over));
+                let over = (self.left(store) + by_store).saturating_sub(limit);
+                asked.insert(store, by_store.saturating_sub(over));
             }
         }
         let missing = |naive: &Self| naive.missing(mount, &asked);

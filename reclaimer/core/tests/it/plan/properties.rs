@@ -117,11 +117,11 @@ proptest! {
     #[test]
     fn the_plan_is_that_of_the_slow_planner(case in case(3, 2)) {
         let actions = planned(&case).actions;
-        let found: naive::Freed = actions
+        let freed: naive::Freed = actions
             .iter()
             .map(|action| (action.store, action.object, action.reason))
             .collect();
-        prop_assert_eq!(found, naive::plan(&case));
+        prop_assert_eq!(freed, naive::plan(&case));
     }
 
     #[test]
@@ -204,7 +204,7 @@ proptest! {
             case.snapshot.requests.iter().map(|ask| ask.store).collect();
         for (index, store) in after.stores.iter().enumerate() {
             let policy = case.policy.of(&store.name);
-            let own: u64 = plan
+            let bytes: u64 = plan
                 .actions
                 .iter()
                 .filter(|action| action.store == index)
@@ -216,7 +216,7 @@ proptest! {
             let before = case.snapshot.stores[index].used_bytes();
             prop_assert!(
                 asking.contains(&index)
-                    || store.used_bytes() + own >= policy.guaranteed_bytes.min(before)
+                    || store.used_bytes() + bytes >= policy.guaranteed_bytes.min(before)
             );
         }
     }

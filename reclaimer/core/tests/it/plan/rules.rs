@@ -131,9 +131,9 @@ fn over_the_high_watermark_the_least_recently_used_go_until_the_low_one() {
 fn only_protected_things_left_stay_and_the_plan_says_how_much_is_missing() {
     let mut warm = model(0, &[0, 1], 4);
     warm.warm = true;
-    let mut held = object(2, 1, 0);
-    held.held = true;
-    let objects = vec![object(0, 2, 0), object(1, 2, 0), held];
+    let mut used = object(2, 1, 0);
+    used.held = true;
+    let objects = vec![object(0, 2, 0), object(1, 2, 0), used];
     let mut full = snapshot(0, vec![store("a", objects, vec![warm])]);
     full.requests.push(RoomRequest {
         store: 0,

@@ -256,12 +256,15 @@ fn a_namespace_that_floods_with_small_files_evicts_its_own_and_no_others() {
     assert_eq!(node.stores[victim].objects, before);
     // Held, they fill its limit and no more.
     while node.load(hostile, 50, 0, true, false) {}
-    let held = node.stores[hostile]
+    let held_count = node.stores[hostile]
         .objects
         .iter()
         .filter(|o| o.held)
         .count();
-    assert!(held as u64 > limit - 100 && held as u64 <= limit, "{held}");
+    assert!(
+        held_count as u64 > limit - 100 && held_count as u64 <= limit,
+        "{held_count}"
+    );
     assert_eq!(node.stores[victim].objects, before);
     let arrived = node.arrive();
     let guaranteed = node.shares().of(arrived).guaranteed;
@@ -270,7 +273,7 @@ fn a_namespace_that_floods_with_small_files_evicts_its_own_and_no_others() {
 
 #[test]
 fn stores_of_the_configuration_may_take_everything() {
-    // The administrator who lists a store says in its policy what it may have.
+    // The administrator who lists a store states in its policy what it may have.
     let mut node = Node::new();
     let (hostile, victim) = (node.arrive(), node.arrive());
     for store in &mut node.stores {
@@ -287,10 +290,10 @@ fn stores_of_the_configuration_may_take_everything() {
             .is_nothing()
     );
     let full = [CAPACITY, Space::default()];
-    let one = Space {
+    let file = Space {
         bytes: PAGE,
         inodes: 1,
     };
-    let missing = shares.missing(victim, &full, one, Space::default());
-    assert_eq!(missing.all(), one);
+    let missing = shares.missing(victim, &full, file, Space::default());
+    assert_eq!(missing.all(), file);
 }

@@ -259,7 +259,7 @@ async fn status(State(pages): State<FetchedPages>, request: Request) -> Response
                 .await
         }
         Ok(false) => pages.0.page(Page::Status, request.headers()).await,
-        Err(reason) => text(StatusCode::BAD_REQUEST, reason),
+        Err(mistake) => text(StatusCode::BAD_REQUEST, mistake.to_string()),
     }
 }
 

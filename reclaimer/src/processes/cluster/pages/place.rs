@@ -119,7 +119,7 @@ impl Place {
                 ..
             }) => match latest.observed(&headers) {
                 Some(page) => Ok(page),
-                // The client's own tag, which says nothing to others.
+                // The client's own tag, which means nothing to others.
                 None => return Ok(Got::Unchanged(headers)),
             },
             Ok(Fetched {

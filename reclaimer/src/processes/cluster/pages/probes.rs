@@ -82,9 +82,9 @@ impl Probes {
         let broker = self.ask(place).await.err();
         let mut missing: Vec<String> = broker.iter().map(ToString::to_string).collect();
         // The broker gets the same reports.
-        let own = self.reports.missing(brief).into_iter();
-        let own: Vec<String> = own.filter(|line| !is_told(line, &missing)).collect();
-        missing.extend(own);
+        let lines = self.reports.missing(brief).into_iter();
+        let new_lines: Vec<String> = lines.filter(|line| !is_told(line, &missing)).collect();
+        missing.extend(new_lines);
         NotReady::unless_none(missing)
     }
 }

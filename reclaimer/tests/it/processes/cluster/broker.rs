@@ -63,7 +63,7 @@ impl Broker {
         })
     }
 
-    /// A broker that takes connections and requests, and never answers. It says `bytes` first.
+    /// A broker that takes connections and requests, and never answers. It sends `bytes` first.
     pub fn hanging_after(bytes: &'static [u8]) -> Self {
         Self::acting(move |mut stream| async move {
             let _sent = stream.write_all(bytes).await;

@@ -65,9 +65,9 @@ async fn clients_that_come_at_once_share_one_page_and_at_most_two_requests() {
         assert!(asked <= 256 / 4, "{asked} requests");
     }
     // Of a page that stays, the broker sent one copy, and all clients have the same bytes.
-    let one = ask(&all, Method::GET, "/inventory", &[]).await.body;
+    let first = ask(&all, Method::GET, "/inventory", &[]).await.body;
     let other = ask(&all, Method::GET, "/inventory", &[]).await.body;
-    assert_eq!(one.as_ptr(), other.as_ptr());
+    assert_eq!(first.as_ptr(), other.as_ptr());
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn pages_that_slow_clients_read_have_a_limit_and_others_are_told() {
         "{}",
         refused.text()
     );
-    // Metrics have memory of their own.
+    // Metrics have a separate budget.
     let metrics = ask(&all, Method::GET, "/metrics", &[]).await;
     assert_eq!(metrics.status, StatusCode::OK);
     slow.pop();

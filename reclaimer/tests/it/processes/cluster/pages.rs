@@ -27,10 +27,10 @@ async fn a_fetched_page_is_the_brokers_with_its_headers_in_both_encodings() {
     let (_broker, all) = fetched(&daemon);
     for page in TAGGED {
         for headers in [&[][..], &[("accept-encoding", "br, gzip")]] {
-            let own = daemon.ask(Method::GET, page, headers).await;
+            let from_broker = daemon.ask(Method::GET, page, headers).await;
             let got = ask(&all, Method::GET, page, headers).await;
             assert_eq!(got.status, StatusCode::OK, "{page}");
-            assert_eq!(got.body, own.body, "{page}");
+            assert_eq!(got.body, from_broker.body, "{page}");
             for name in [
                 "etag",
                 "tetris-observed-ms",
@@ -41,7 +41,7 @@ async fn a_fetched_page_is_the_brokers_with_its_headers_in_both_encodings() {
                 "vary",
                 "connection",
             ] {
-                assert_eq!(got.header(name), own.header(name), "{page} {name}");
+                assert_eq!(got.header(name), from_broker.header(name), "{page} {name}");
             }
             let head = ask(&all, Method::HEAD, page, headers).await;
             assert!(head.body.is_empty());

@@ -222,9 +222,10 @@ fn the_broker_gets_declarations_and_reports_and_again_when_it_is_restarted() {
     let declares = |pods: &'static [(&str, &str)]| {
         move |message: &Value| {
             let found = message["pods"].as_array().unwrap().iter();
-            let found = found.map(|pod| (pod["name"].as_str(), pod["models"][0].as_str()));
+            let pods_and_models =
+                found.map(|pod| (pod["name"].as_str(), pod["models"][0].as_str()));
             message["freshness"]["state"] == "current"
-                && found.eq(pods.iter().map(|(name, model)| (Some(*name), Some(*model))))
+                && pods_and_models.eq(pods.iter().map(|(name, model)| (Some(*name), Some(*model))))
         }
     };
     node.took("declarations", "/declarations", declares(&[("a", "bert")]));
@@ -356,11 +357,11 @@ fn the_inventory_is_for_named_accounts_over_tls() {
     let scaler = "system:serviceaccount:tetris-system:tetris-scaler";
     node.api.add_token("scaler", scaler, &audience);
     // The address of the refused token must wait.
-    let found = eventually("the scaler's inventory", || {
+    let page = eventually("the scaler's inventory", || {
         let (answer, _) = ask("scaler");
         is_at(&answer, 200).then_some(answer)
     });
-    assert!(found.contains("\"objects\":["), "{found}");
+    assert!(page.contains("\"objects\":["), "{page}");
     cluster.stop();
 }
 

@@ -90,8 +90,14 @@ async fn a_pod_is_placed_and_errors_keep_their_kinds() {
     api.set_pod("blue", "b", "other");
     let error = place_of(&router, &pod("b", "mine")).await.unwrap_err();
     let mine = PodName::from(pod("b", "mine"));
-    let found = "other".to_owned();
-    assert_eq!(error, NamespaceError::OtherPod { pod: mine, found });
+    let other_uid = "other".to_owned();
+    assert_eq!(
+        error,
+        NamespaceError::OtherPod {
+            pod: mine,
+            found: other_uid
+        }
+    );
     api.remove("blue");
     let error = place_of(&router, &pod("a", POD_UID)).await.unwrap_err();
     assert!(

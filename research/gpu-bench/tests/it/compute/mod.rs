@@ -143,7 +143,7 @@ fn who_is_not_ready_ends_the_call() {
         space.vector_of(&[0.0]).unwrap(),
         space.vector_of(&[0.0]).unwrap(),
     );
-    let one = |to| {
+    let product = |to| {
         let matrix = space.matrix(w, 1, 1, Element::F32).unwrap();
         Product::try_new(matrix, &x, to).unwrap()
     };
@@ -155,7 +155,9 @@ fn who_is_not_ready_ends_the_call() {
         Err(ComputeError::Memory(MemoryError::ReadOnly))
     };
     let kernels = device.kernels().unwrap();
-    let ended = device.multiply(&kernels, &mut stream, &[one(&y), one(&z)], &mut { refuse });
+    let ended = device.multiply(&kernels, &mut stream, &[product(&y), product(&z)], &mut {
+        refuse
+    });
     assert!(matches!(
         ended,
         Err(ComputeError::Memory(MemoryError::ReadOnly))
@@ -254,8 +256,8 @@ fn the_tests_for_gpus_pass_with_the_fake_driver() {
         assert!(!told.contains("running 0 tests"), "{told}");
         for record in ["misuse", "leaks"] {
             let path = state.path().join(record);
-            let found = std::fs::read_to_string(path).unwrap_or_default();
-            assert_eq!(found, "", "{record}");
+            let record_text = std::fs::read_to_string(path).unwrap_or_default();
+            assert_eq!(record_text, "", "{record}");
         }
     }
 }

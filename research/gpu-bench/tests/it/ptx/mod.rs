@@ -119,8 +119,8 @@ fn check(case: &Case) {
             }
         }
         let (found, _) = memory[2].bytes.as_chunks::<4>();
-        let found: Vec<f32> = found.iter().map(|x| f32::from_le_bytes(*x)).collect();
-        case.check(&numbers, &found);
+        let values: Vec<f32> = found.iter().map(|x| f32::from_le_bytes(*x)).collect();
+        case.check(&numbers, &values);
     }
 }
 

@@ -79,7 +79,7 @@ impl FaasSetting {
     }
 
     /// Models of the functions, by rank of popularity. Sizes are spread evenly over the table, and
-    /// the seed says which of them are popular.
+    /// the seed chooses which of them are popular.
     pub(super) fn models(&self) -> Vec<GpuModel> {
         let count = u64::from(self.working_set);
         let rows = TABLE.len() as u64;

@@ -145,11 +145,11 @@ fn all(
     runs: &TidalRuns,
     of: impl Fn(&TidalRuns, TidalSystem) -> Option<TidalOutcome>,
 ) -> Option<[TidalOutcome; 4]> {
-    let found: Option<Vec<TidalOutcome>> = TidalSystem::ALL
+    let outcomes: Option<Vec<TidalOutcome>> = TidalSystem::ALL
         .into_iter()
         .map(|system| of(runs, system))
         .collect();
-    found?.try_into().ok()
+    outcomes?.try_into().ok()
 }
 
 /// Mean factor of a cold start over the kinds of functions with 2,048 tokens, in hundredths.

@@ -37,11 +37,11 @@ impl Function {
     /// All functions: each kind has each task once.
     pub(super) fn all() -> Vec<Self> {
         let kinds = FunctionKind::ALL.into_iter();
-        let each = kinds.flat_map(|kind| {
+        let pairs = kinds.flat_map(|kind| {
             let tasks = TASKS.into_iter().enumerate();
             tasks.map(move |(task, (_, tokens))| (kind, task, tokens))
         });
-        let numbered = (0..FUNCTIONS).zip(each);
+        let numbered = (0..FUNCTIONS).zip(pairs);
         numbered
             .map(|(number, (kind, task, tokens))| Self {
                 number,

@@ -45,8 +45,8 @@ impl TidalOutcome {
                 0
             };
             let waited_us = setting.timeout_s * 1_000_000;
-            let own = record.latency_us.map(|us| us.saturating_sub(decode_us));
-            own.unwrap_or(waited_us) + router_us
+            let latency = record.latency_us.map(|us| us.saturating_sub(decode_us));
+            latency.unwrap_or(waited_us) + router_us
         };
         let is_other = |record: &&Record| {
             let function = functions.get(record.function as usize);

@@ -107,27 +107,28 @@ fn templates(setting: &TidalSetting, system: TidalSystem) -> Vec<Template> {
     if system != TidalSystem::TidalDk6g {
         return Vec::new();
     }
-    let own = &setting.templates;
+    let sizes = &setting.templates;
     let all = Function::all().into_iter();
     let functions: Vec<u32> = all
-        .filter(|entry| entry.kind == own.kind)
+        .filter(|entry| entry.kind == sizes.kind)
         .map(|unction| unction.number)
         .collect();
-    let whole = setting.costs.base(own.kind.base).bytes;
-    if own.shared {
+    let whole = setting.costs.base(sizes.kind.base).bytes;
+    if sizes.shared {
         return vec![Template {
             functions,
             gpus: vec![GpuId(0), GpuId(1)],
-            bytes: own.bytes.min(whole),
+            bytes: sizes.bytes.min(whole),
         }];
     }
-    let each = (0_u32..).zip(functions);
-    each.map(|(at, function)| Template {
-        functions: vec![function],
-        gpus: vec![GpuId(at % 2)],
-        bytes: (own.bytes / 2).min(whole),
-    })
-    .collect()
+    let numbered = (0_u32..).zip(functions);
+    numbered
+        .map(|(at, function)| Template {
+            functions: vec![function],
+            gpus: vec![GpuId(at % 2)],
+            bytes: (sizes.bytes / 2).min(whole),
+        })
+        .collect()
 }
 
 /// Returns true if the function has a template in Tidal-DK-6G.
@@ -200,9 +201,9 @@ pub(super) fn run(setting: &TidalSetting, system: TidalSystem, arrivals: &[Arriv
     let rests = templates.len() as u64;
     let single = rests + functions.len() as u64;
     for function in functions.iter().filter(|function| system.reuses(function)) {
-        let own = (0_u64..).zip(&templates);
-        let mut own = own.filter(|(_, entry)| entry.functions.contains(&function.number));
-        let prefix = own.next().map(|(number, entry)| part(number, entry.bytes));
+        let numbered = (0_u64..).zip(&templates);
+        let mut ours = numbered.filter(|(_, entry)| entry.functions.contains(&function.number));
+        let prefix = ours.next().map(|(number, entry)| part(number, entry.bytes));
         let whole = setting.costs.base(function.kind.base).bytes;
         let rest = whole - prefix.map_or(0, |prefix| prefix.bytes);
         let rest = part(rests + u64::from(function.number), rest);

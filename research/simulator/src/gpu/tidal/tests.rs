@@ -237,13 +237,13 @@ proptest! {
         let arrivals = arrivals(&setting);
         for system in TidalSystem::ALL {
             let records = run(&setting, system, &arrivals);
-            let mut found: Vec<(u64, u32)> = records
+            let mut requests_seen: Vec<(u64, u32)> = records
                 .requests
                 .iter()
                 .map(|request| (request.arrived_us, request.function))
                 .collect();
-            found.sort_unstable();
-            prop_assert_eq!(&found, &arrivals);
+            requests_seen.sort_unstable();
+            prop_assert_eq!(&requests_seen, &arrivals);
             for request in &records.requests {
                 let Some(latency_us) = request.latency_us else { continue };
                 let waited_us = latency_us - request.service_us;

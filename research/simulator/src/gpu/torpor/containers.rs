@@ -10,8 +10,8 @@ impl FreeMemory {
 
     /// Takes memory of the GPU with most. Returns its number; nothing if no GPU has enough.
     pub(super) fn take(&mut self, mb: u64) -> Option<usize> {
-        let each = self.0.iter_mut().enumerate();
-        let (gpu, free) = each.max_by_key(|(gpu, free)| (**free, std::cmp::Reverse(*gpu)))?;
+        let numbered = self.0.iter_mut().enumerate();
+        let (gpu, free) = numbered.max_by_key(|(gpu, free)| (**free, std::cmp::Reverse(*gpu)))?;
         *free = free.checked_sub(mb)?;
         Some(gpu)
     }

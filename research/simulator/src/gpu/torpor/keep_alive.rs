@@ -98,10 +98,10 @@ pub(super) fn run(setting: &NodeSetting, requests: &[GpuRequest], memory_mb: u64
 /// Percentile of the times between requests of a function, in microseconds: the history that its
 /// policy knows is the run itself.
 fn lifespan_us(requests: &[GpuRequest], function: u32, percent: u64) -> u64 {
-    let own = requests
+    let of_function = requests
         .iter()
         .filter(|request| request.function == function);
-    let arrivals: Vec<u64> = own.map(|request| request.arrived_us).collect();
+    let arrivals: Vec<u64> = of_function.map(|request| request.arrived_us).collect();
     let mut gaps: Vec<u64> = arrivals.windows(2).filter_map(gap).collect();
     gaps.sort_unstable();
     let at = (gaps.len() as u64 * percent)

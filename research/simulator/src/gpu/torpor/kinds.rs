@@ -66,10 +66,10 @@ impl Kind {
             object: ObjectId(object),
             bytes,
         };
-        let own = part(1_000 + u64::from(function), bytes - shared);
+        let own_part = part(1_000 + u64::from(function), bytes - shared);
         let base = part(kind as u64, shared);
         GpuModel {
-            parts: [base, own]
+            parts: [base, own_part]
                 .into_iter()
                 .filter(|part| part.bytes > 0)
                 .collect(),

@@ -37,10 +37,13 @@ impl Scene {
 
     /// Returns CPU and private memory of an instance.
     fn needs(&self, instance: usize) -> (u64, u64) {
-        let one = &self.instances[instance];
-        let all = self.functions[one.function].model.profile.configurations();
-        let one = one.configuration.and_then(|at| all.get(at));
-        one.map_or((0, 0), |entry| (entry.cpu_millis(), entry.own_bytes()))
+        let instance = &self.instances[instance];
+        let all = self.functions[instance.function]
+            .model
+            .profile
+            .configurations();
+        let configuration = instance.configuration.and_then(|at| all.get(at));
+        configuration.map_or((0, 0), |entry| (entry.cpu_millis(), entry.own_bytes()))
     }
 
     /// Returns what is left of a node's CPU and memory, `None` if it gave more than it has.
@@ -164,11 +167,11 @@ fn scenes() -> impl Strategy<Value = Scene> {
             scene.inventory.set_node(&name, &[tensor(1)]).unwrap();
         }
         for (number, ((function, configuration, on), waits)) in instances.into_iter().enumerate() {
-            let mut one = waiting(function, configuration);
-            one.name = format!("instance-{number:02}");
+            let mut instance = waiting(function, configuration);
+            instance.name = format!("instance-{number:02}");
             // Those that run were placed where there was room.
-            one.node = on.filter(|node| !waits && *node < nodes.len());
-            scene.instances.push(one);
+            instance.node = on.filter(|node| !waits && *node < nodes.len());
+            scene.instances.push(instance);
             if scene.instances[number]
                 .node
                 .is_some_and(|at| scene.left(at, &[]).is_none())

@@ -279,12 +279,12 @@ fn a_maximum_gets_the_fastest_configurations_and_says_so() {
 /// Of deploy/tests/cluster/function: 64 MiB for 20 requests per second, or 256 MiB for 40. At most four.
 fn held(rps: u64) -> FunctionView {
     let rows = [(10, 64 << 20, 20, 50), (20, 256 << 20, 40, 50)];
-    let mut held = model("held", &rows, &[(1, 1 << 20)]);
-    held.slo = Slo::try_from_us(100_000).unwrap();
+    let mut busy = model("held", &rows, &[(1, 1 << 20)]);
+    busy.slo = Slo::try_from_us(100_000).unwrap();
     FunctionView {
         max_instances: 4,
         scale_in: ScaleInPolicy::default(),
-        ..function(held, rps)
+        ..function(busy, rps)
     }
 }
 

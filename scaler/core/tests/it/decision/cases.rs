@@ -19,7 +19,7 @@ pub fn tensor(name: u8) -> ObjectId {
 /// Creates a model with an objective of a second.
 pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> FunctionModel {
     let shared_bytes = tensors.iter().map(|(_, bytes)| bytes).sum();
-    let each = rows
+    let configurations = rows
         .iter()
         .map(|&(cpu_millis, own_bytes, rate, latency_ms)| {
             let spec = ConfigurationSpec {
@@ -38,7 +38,7 @@ pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> FunctionModel {
     FunctionModel {
         store: "blue".to_owned(),
         name: name.to_owned(),
-        profile: Profile::try_new(each.collect()).unwrap(),
+        profile: Profile::try_new(configurations.collect()).unwrap(),
         slo: Slo::try_from_us(1_000_000).unwrap(),
         tensors: ModelTensors::try_new(objects).unwrap(),
         allowed: Vec::new(),

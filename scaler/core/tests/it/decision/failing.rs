@@ -79,8 +79,8 @@ fn the_minimum_is_held_by_instances_that_serve() {
         min_instances: 2,
         ..serving(0)
     };
-    let one = in_phase(Phase::Ready, "x");
-    let two = [one.clone(), in_phase(Phase::Failing, "y")];
+    let first = in_phase(Phase::Ready, "x");
+    let two = [first.clone(), in_phase(Phase::Failing, "y")];
     assert_eq!(started(&decided(&function, &two)), 1);
     let all = [
         in_phase(Phase::Failing, "v"),
@@ -93,7 +93,7 @@ fn the_minimum_is_held_by_instances_that_serve() {
         0,
         "twice the minimum is enough"
     );
-    let three = [one.clone(), in_phase(Phase::Ready, "w"), all[3].clone()];
+    let three = [first.clone(), in_phase(Phase::Ready, "w"), all[3].clone()];
     assert_eq!(decided(&function, &three).release, [2]);
 }
 

@@ -140,7 +140,7 @@ fn the_gpu_with_the_tensors_gets_the_instance() {
         nodes: &nodes,
         inventory: &Inventory::default(),
     };
-    let one = Waiting {
+    let waiting = Waiting {
         instance: 0,
         ..Waiting::default()
     };
@@ -149,11 +149,14 @@ fn the_gpu_with_the_tensors_gets_the_instance() {
         gpu: Some(1),
     };
     for planned in [None, Some(1)] {
-        let one = Waiting {
+        let planned_first = Waiting {
             planned,
-            ..one.clone()
+            ..waiting.clone()
         };
-        assert_eq!(assign(&view, &[one], &Settings::default()), [Some(place)]);
+        assert_eq!(
+            assign(&view, &[planned_first], &Settings::default()),
+            [Some(place)]
+        );
     }
 }
 
@@ -187,11 +190,11 @@ type Gpu = (bool, u64, u64, Vec<u8>);
 
 fn nodes() -> impl Strategy<Value = Vec<NodeView>> {
     let resident = proptest::collection::vec(1..4_u8, 0..3);
-    let one = (any::<bool>(), 0..1_500_u64, 0..200_u64, resident);
-    let of_node = proptest::collection::vec(one, 0..4);
+    let one_gpu = (any::<bool>(), 0..1_500_u64, 0..200_u64, resident);
+    let of_node = proptest::collection::vec(one_gpu, 0..4);
     let nodes = proptest::collection::vec(of_node, 1..4);
     nodes.prop_map(|nodes| {
-        let each = nodes
+        let with_gpus = nodes
             .into_iter()
             .enumerate()
             .map(|(at, gpus): (usize, Vec<Gpu>)| {
@@ -200,7 +203,7 @@ fn nodes() -> impl Strategy<Value = Vec<NodeView>> {
                 });
                 with_gpus(&format!("node-{at}"), gpus.collect())
             });
-        each.collect()
+        with_gpus.collect()
     })
 }
 

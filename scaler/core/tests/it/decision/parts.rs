@@ -34,22 +34,22 @@ fn decided(
 
 /// Functions in `families`, each with a tensor of its family.
 fn functions(count: usize, families: usize) -> Vec<FunctionView> {
-    let each = (0..count).map(|at| {
+    let list = (0..count).map(|at| {
         let family = (at % families) as u8;
         function(model(&format!("f-{at}"), &[SMALL], &[(family, 100)]), 5)
     });
-    each.collect()
+    list.collect()
 }
 
 /// Returns the nodes of all that start, by function.
 fn starts(decision: &Decision) -> Vec<Vec<usize>> {
-    let each = decision.functions.iter().map(|function| {
+    let counts = decision.functions.iter().map(|function| {
         assert_eq!(function.outcome, FunctionOutcome::ScaledOut { started: 1 });
         let preferred = function.preferred.values().flatten();
         let planned = preferred.filter(|entry| entry.planned > 0);
         planned.map(|planned| planned.node).collect()
     });
-    each.collect()
+    counts.collect()
 }
 
 #[test]

@@ -23,7 +23,7 @@ enum Event {
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let which = 0..64_usize;
     let load = proptest::option::weighted(0.9, 0..120_u64);
-    let one = prop_oneof![
+    let event = prop_oneof![
         6 => Just(Event::Decide),
         4 => Just(Event::Control),
         4 => (which.clone(), which.clone()).prop_map(|(pod, node)| Event::Schedule(pod, node)),
@@ -35,7 +35,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => (which.clone(), proptest::collection::vec(0..3_usize, 0..3)).prop_map(|(at, only)| Event::Allow(at, only)),
         1 => (which, 1..12_u32).prop_map(|(at, most)| Event::Most(at, most)),
     ];
-    proptest::collection::vec(one, 0..60)
+    proptest::collection::vec(event, 0..60)
 }
 
 fn functions() -> impl Strategy<Value = Vec<FunctionView>> {
@@ -43,8 +43,8 @@ fn functions() -> impl Strategy<Value = Vec<FunctionView>> {
     let row = (1..4_u64, 10..60_u64, 1..20_u32, 500..1_200_u64);
     let rows = proptest::collection::vec(row, 1..4);
     let tensors = proptest::collection::btree_set(0..5_u8, 1..4);
-    let one = (rows, tensors, 0..3_u32, 1..12_u32, 0..80_u64);
-    let one = one.prop_map(|(rows, tensors, least, most, rps)| {
+    let parts = (rows, tensors, 0..3_u32, 1..12_u32, 0..80_u64);
+    let function = parts.prop_map(|(rows, tensors, least, most, rps)| {
         let rows: Vec<Row> = rows
             .iter()
             .enumerate()
@@ -63,14 +63,15 @@ fn functions() -> impl Strategy<Value = Vec<FunctionView>> {
             ..function(model("m", &rows, &tensors), rps)
         }
     });
-    proptest::collection::vec(one, 1..4)
+    proptest::collection::vec(function, 1..4)
 }
 
 fn worlds() -> impl Strategy<Value = World> {
     let nodes = proptest::collection::vec((2..30_u64, 300..2_000_u64), 1..6);
     (functions(), nodes).prop_map(|(functions, nodes)| {
-        let each = nodes.iter().enumerate();
-        let nodes = each.map(|(at, &(cores, bytes))| node(&format!("n{at}"), cores * 1_000, bytes));
+        let sizes = nodes.iter().enumerate();
+        let nodes =
+            sizes.map(|(at, &(cores, bytes))| node(&format!("n{at}"), cores * 1_000, bytes));
         World::new(functions, nodes.collect())
     })
 }
@@ -93,20 +94,21 @@ impl World {
             }
             Event::Busy(pod, load) if !self.pods.is_empty() => self.pods[pod % pods].load = *load,
             Event::Load(at, load, peak) => {
-                let one = &mut self.functions[at % functions];
-                (one.load, one.peak) = (load.map(Rate::from_rps), peak.map(Rate::from_rps));
+                let function = &mut self.functions[at % functions];
+                (function.load, function.peak) =
+                    (load.map(Rate::from_rps), peak.map(Rate::from_rps));
             }
             Event::Consolidate(at, yes) => self.functions[at % functions].consolidate = *yes,
             Event::Allow(at, only) => {
-                let one = &mut self.functions[at % functions];
-                std::sync::Arc::make_mut(&mut one.model)
+                let function = &mut self.functions[at % functions];
+                std::sync::Arc::make_mut(&mut function.model)
                     .allowed
                     .clone_from(only);
             }
             Event::Most(at, most) => {
-                let one = &mut self.functions[at % functions];
-                one.max_instances = *most;
-                one.min_instances = one.min_instances.min(*most);
+                let function = &mut self.functions[at % functions];
+                function.max_instances = *most;
+                function.min_instances = function.min_instances.min(*most);
             }
             Event::Schedule(..) | Event::Ready(_) | Event::Kill(_) | Event::Busy(..) => {}
         }

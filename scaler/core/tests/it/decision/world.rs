@@ -158,9 +158,9 @@ impl World {
 
     fn fits(&self, at: usize, node: usize) -> bool {
         let needs = |pod: &Pod| {
-            let one =
+            let configuration =
                 self.functions[pod.function].model.profile.configurations()[pod.configuration];
-            (one.cpu_millis(), one.own_bytes())
+            (configuration.cpu_millis(), configuration.own_bytes())
         };
         let here = self.pods.iter().filter(|pod| pod.node == Some(node));
         let used = here

@@ -30,7 +30,7 @@ fn best(scenario: &Scenario) -> Option<u128> {
 }
 
 fn descend(scenario: &Scenario, slots: &mut Vec<Placed>, at: usize, least: &mut Option<u128>) {
-    let own: u128 = slots
+    let own_bytes: u128 = slots
         .iter()
         .map(|slot| {
             let configuration =
@@ -38,7 +38,7 @@ fn descend(scenario: &Scenario, slots: &mut Vec<Placed>, at: usize, least: &mut 
             u128::from(configuration.own_bytes()) * u128::from(slot.count)
         })
         .sum();
-    if least.is_some_and(|least| own >= least) {
+    if least.is_some_and(|least| own_bytes >= least) {
         return;
     }
     if at == slots.len() {

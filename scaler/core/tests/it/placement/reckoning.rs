@@ -34,7 +34,7 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
             cpu += millis;
             memory += u128::from(configuration.own_bytes()) * u128::from(placed.count);
         }
-        // Tensors come out of their own room, or out of memory.
+        // Tensors come out of the room for tensors, or out of memory.
         let (pool, both) = match node.tensor_bytes {
             Some(pool) => (u128::from(pool), memory),
             None => (u128::MAX, memory + tensors),
@@ -138,9 +138,10 @@ pub fn started(scenario: &Scenario, placed: &[Placed], node: Option<usize>) -> u
     };
     let running = count(&scenario.current);
     let beyond = count(placed);
-    let each = beyond
+    let starts = beyond
         .iter()
         .filter(|(slot, _)| node.is_none_or(|node| slot.1 == node));
-    each.map(|(slot, count)| count.saturating_sub(running.get(slot).copied().unwrap_or(0)))
+    starts
+        .map(|(slot, count)| count.saturating_sub(running.get(slot).copied().unwrap_or(0)))
         .sum()
 }

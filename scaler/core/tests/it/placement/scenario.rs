@@ -26,8 +26,8 @@ pub struct Scenario {
 impl Scenario {
     pub fn new(demands: Vec<Demand>, nodes: &[(u64, u64)]) -> Self {
         let count = nodes.len();
-        let each = nodes.iter().enumerate();
-        let nodes = each.map(|(at, &(cpu_millis, memory_bytes))| Node {
+        let sized = nodes.iter().enumerate();
+        let nodes = sized.map(|(at, &(cpu_millis, memory_bytes))| Node {
             name: format!("n{at}"),
             free: Resources {
                 cpu_millis,
@@ -98,7 +98,7 @@ pub fn tensor(name: u8) -> ObjectId {
 pub fn demand(rps: u64, rows: &[(u64, u64, u32)], tensors: &[(u8, u64)]) -> Demand {
     let shared_bytes: u64 = tensors.iter().map(|(_, bytes)| bytes).sum();
     let shared_bytes = shared_bytes.min(MAX_MEMORY_BYTES);
-    let each = rows
+    let configurations = rows
         .iter()
         .enumerate()
         .map(|(at, &(cpu_millis, own_bytes, rate))| {
@@ -121,7 +121,7 @@ pub fn demand(rps: u64, rows: &[(u64, u64, u32)], tensors: &[(u8, u64)]) -> Dema
         });
     Demand {
         name: format!("model of {}", tensors.first().map_or(0, |(name, _)| *name)),
-        profile: Profile::try_new(each.collect()).unwrap(),
+        profile: Profile::try_new(configurations.collect()).unwrap(),
         slo: Slo::try_from_us(1_000_000).unwrap(),
         load: Rate::from_rps(rps),
         tensors: ModelTensors::try_new(tensors.iter().map(|&(name, bytes)| (tensor(name), bytes)))

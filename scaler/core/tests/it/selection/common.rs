@@ -12,7 +12,7 @@ pub fn slo_ms(ms: u64) -> Slo {
 /// Creates a profile from rows of (CPU in cores, memory in MiB, batch size, concurrency, latency in
 /// ms).
 pub fn profile(rows: &[(u64, u64, u32, u32, u64)]) -> Profile {
-    let each = rows.iter().map(|&(cores, mib, batch, concurrency, ms)| {
+    let configurations = rows.iter().map(|&(cores, mib, batch, concurrency, ms)| {
         let spec = ConfigurationSpec {
             cpu_millis: cores * 1_000,
             own_bytes: mib * MIB / 2,
@@ -25,7 +25,7 @@ pub fn profile(rows: &[(u64, u64, u32, u32, u64)]) -> Profile {
         };
         Configuration::try_new(spec).unwrap()
     });
-    Profile::try_new(each.collect()).unwrap()
+    Profile::try_new(configurations.collect()).unwrap()
 }
 
 /// Generates 1 to 48 configurations over the paper's grid of CPUs, batch sizes and threads.
@@ -40,8 +40,8 @@ pub fn profiles() -> impl Strategy<Value = Profile> {
         let numbers = (100..4_000_u64, 5..900_u64, 0..60_u64);
         let numbers = proptest::collection::vec(numbers, count);
         (numbers, any::<bool>()).prop_map(move |(numbers, alike)| {
-            let each = settings.iter().zip(numbers);
-            let rows = each.map(|(&(cpu, batch, threads), (mib, ms, more))| {
+            let settings_and_numbers = settings.iter().zip(numbers);
+            let rows = settings_and_numbers.map(|(&(cpu, batch, threads), (mib, ms, more))| {
                 // If memory is proportional to throughput, hardly any configuration is redundant.
                 let rate = u64::from(batch * threads) * 1_000_000 / ms;
                 let mib = if alike { 50 + rate / 50 + more } else { mib };

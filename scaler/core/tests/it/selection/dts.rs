@@ -7,8 +7,9 @@ use crate::selection::common::{MIB, profile, profiles, slo_ms};
 
 fn pick(profile: &Profile, ms: u64, rps: u64, weights: Weights) -> Vec<(usize, u64)> {
     let selection = dts(profile, slo_ms(ms), Rate::from_rps(rps), weights).unwrap();
-    let each = selection.choices.iter();
-    each.map(|choice| (choice.configuration, choice.count))
+    let choices = selection.choices.iter();
+    choices
+        .map(|choice| (choice.configuration, choice.count))
         .collect()
 }
 
@@ -95,24 +96,26 @@ fn published(profile: &Profile, slo: Slo, residual: Rate) -> Vec<Choice> {
     let mut remains = i128::from(residual.micro_rps());
     while remains > 0 {
         for &index in &order {
-            let one = &all[index];
-            if one.batch() == 1 && one.latency_us() > slo.us() {
+            let configuration = &all[index];
+            if configuration.batch() == 1 && configuration.latency_us() > slo.us() {
                 continue;
             }
-            if one.batch() > 1 && one.latency_us() as f64 > slo.us() as f64 / 2.0 {
+            if configuration.batch() > 1
+                && configuration.latency_us() as f64 > slo.us() as f64 / 2.0
+            {
                 continue;
             }
-            remains -= i128::from(one.rate().micro_rps());
+            remains -= i128::from(configuration.rate().micro_rps());
             counts[index] += 1;
             break;
         }
     }
-    let each = counts.into_iter().enumerate();
-    let each = each.map(|(configuration, count)| Choice {
+    let indexed = counts.into_iter().enumerate();
+    let choices = indexed.map(|(configuration, count)| Choice {
         configuration,
         count,
     });
-    each.filter(|choice| choice.count > 0).collect()
+    choices.filter(|choice| choice.count > 0).collect()
 }
 
 proptest! {
@@ -128,9 +131,9 @@ proptest! {
                 // same.
                 let same = selection.choices == published;
                 let tied = |choices: &[Choice]| choices.first().map(|choice| {
-                    let one = profile.configurations()[choice.configuration];
-                    let requests = u128::from(one.batch() * one.concurrency());
-                    (requests, u128::from(one.latency_us()) * u128::from(one.memory_bytes()))
+                    let configuration = profile.configurations()[choice.configuration];
+                    let requests = u128::from(configuration.batch() * configuration.concurrency());
+                    (requests, u128::from(configuration.latency_us()) * u128::from(configuration.memory_bytes()))
                 });
                 let tie = match (tied(&selection.choices), tied(&published)) {
                     (Some((a, b)), Some((c, d))) => a * d == b * c,

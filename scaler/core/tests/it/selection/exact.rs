@@ -13,8 +13,9 @@ fn rps(rps: u64) -> Rate {
 }
 
 fn counts(solution: &Solution) -> Vec<(usize, u64)> {
-    let each = solution.selection.choices.iter();
-    each.map(|choice| (choice.configuration, choice.count))
+    let choices = solution.selection.choices.iter();
+    choices
+        .map(|choice| (choice.configuration, choice.count))
         .collect()
 }
 
@@ -184,12 +185,12 @@ proptest! {
         let mut reversed = profile.configurations().to_vec();
         reversed.reverse();
         let reversed = Profile::try_new(reversed).unwrap();
-        let one = solve(&profile, slo, load, Weights::PAPER).unwrap();
+        let solution = solve(&profile, slo, load, Weights::PAPER).unwrap();
         let mut other = solve(&reversed, slo, load, Weights::PAPER).unwrap();
         for choice in &mut other.selection.choices {
             choice.configuration = profile.configurations().len() - 1 - choice.configuration;
         }
         other.selection.choices.sort_unstable();
-        prop_assert_eq!(one, other);
+        prop_assert_eq!(solution, other);
     }
 }

@@ -98,11 +98,11 @@ impl Certificate {
         let mut known = self.stamps();
         loop {
             tokio::time::sleep(FOLLOW).await;
-            let found = self.stamps();
-            if found == known {
+            let stamps = self.stamps();
+            if stamps == known {
                 continue;
             }
-            known = found;
+            known = stamps;
             match certified(&self.files) {
                 Ok(certified) => {
                     let current = self.current.write();
@@ -120,13 +120,13 @@ impl Certificate {
     /// Signs by which a file differs from the one before it, also behind links that were exchanged.
     fn stamps(&self) -> [Option<Stamp>; 2] {
         [&self.files.certificate, &self.files.key].map(|path| {
-            let found = std::fs::metadata(path).ok()?;
+            let stat = std::fs::metadata(path).ok()?;
             Some((
-                found.dev(),
-                found.ino(),
-                found.mtime(),
-                found.mtime_nsec(),
-                found.size(),
+                stat.dev(),
+                stat.ino(),
+                stat.mtime(),
+                stat.mtime_nsec(),
+                stat.size(),
             ))
         })
     }

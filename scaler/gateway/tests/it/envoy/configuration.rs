@@ -110,7 +110,7 @@ fn picker(at: SocketAddr) -> Value {
         "type": "STATIC",
         "connect_timeout": "1s",
         "load_assignment": endpoints("picker", &[at]),
-        // In a cluster the list of the picker's endpoints says which of them are ready.
+        // In a cluster the list of the picker's endpoints shows which of them are ready.
         "health_checks": [{
             "timeout": "1s",
             "interval": "0.1s",

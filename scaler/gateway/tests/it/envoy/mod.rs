@@ -8,11 +8,11 @@ mod serving;
 /// Variable with the path of Envoy.
 const PROGRAM: &str = "TETRIS_ENVOY";
 
-/// Path of Envoy. Without one the test is left out, and says so.
+/// Path of Envoy. Without one the test is skipped with a message.
 fn program() -> Option<std::path::PathBuf> {
     use std::io::Write as _;
-    let found = std::env::var_os(PROGRAM).map(std::path::PathBuf::from);
-    if found.is_none() {
+    let path = std::env::var_os(PROGRAM).map(std::path::PathBuf::from);
+    if path.is_none() {
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("test");
         // Not through a macro: the harness swallows the output of a test that passes.
@@ -22,5 +22,5 @@ fn program() -> Option<std::path::PathBuf> {
         );
         drop(said);
     }
-    found
+    path
 }

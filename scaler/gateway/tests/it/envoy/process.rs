@@ -52,8 +52,8 @@ impl Envoy {
                 let log = std::fs::read_to_string(path("log")).unwrap_or_default();
                 panic!("Envoy ended, {status}: {log}");
             }
-            let found = std::fs::read_to_string(path("admin")).unwrap_or_default();
-            match found.trim().parse() {
+            let text = std::fs::read_to_string(path("admin")).unwrap_or_default();
+            match text.trim().parse() {
                 Ok(address) => break address,
                 Err(_) => tokio::time::sleep(LOOK).await,
             }

@@ -44,8 +44,8 @@ impl Teller {
 
     fn pool(&self, others: &[&Executor]) -> String {
         let text = pool(others, "", &[("a", "")]);
-        let own = format!("executors = [\"{}\", ", self.server.address());
-        text.replacen("executors = [", &own, 1)
+        let begin = format!("executors = [\"{}\", ", self.server.address());
+        text.replacen("executors = [", &begin, 1)
     }
 
     async fn until(&self, pages: usize) {

@@ -62,7 +62,7 @@ async fn waiting_requests_of_a_killed_executor_are_served_by_others() {
         }
     };
     let first = executors.remove(on);
-    let held = hold_one(&gateway, &first, "a").await;
+    let running = hold_one(&gateway, &first, "a").await;
     let asking: Vec<_> = (0..6)
         .map(|_| tokio::spawn(client::send(gateway.address, infer("a"))))
         .collect();
@@ -72,7 +72,7 @@ async fn waiting_requests_of_a_killed_executor_are_served_by_others() {
         assert_eq!(entry.await.unwrap().unwrap().status(), StatusCode::OK);
     }
     assert_eq!(
-        held.await.unwrap().unwrap().status(),
+        running.await.unwrap().unwrap().status(),
         StatusCode::BAD_GATEWAY
     );
     until_metric(&gateway, LOST, 1).await;

@@ -21,7 +21,7 @@ use crate::client;
 use crate::gateway::Gateway;
 use executor::Executor;
 
-/// Text of a pool with functions, each with a model of its own name.
+/// Text of a pool with functions, each with a model of the function's name.
 pub fn pool(executors: &[&Executor], fields: &str, functions: &[(&str, &str)]) -> String {
     let addresses: Vec<String> = executors
         .iter()
@@ -85,10 +85,10 @@ pub async fn available(gateway: &Gateway, executors: u64) {
 pub async fn waiting(gateway: &Gateway, function: &str, requests: u64) {
     let holds = |page: &Value| {
         let functions = page["functions"].as_array().unwrap();
-        let mut found = functions
+        let mut matching = functions
             .iter()
             .filter(|entry| entry["function"] == function);
-        found
+        matching
             .next()
             .is_some_and(|function| function["waiting"] == requests)
     };

@@ -1,4 +1,4 @@
-//! The policies in gateways of their own processes, with the same functions, requests, models and
+//! The policies in gateways in separate processes, with the same functions, requests, models and
 //! GPUs.
 //!
 //! Four GPUs in two pairs, each pair at one switch; forty functions of three families. Time runs
@@ -88,12 +88,12 @@ impl Policy {
                     format!("{function} {object}")
                 }
             };
-            let own = family.bytes / 10;
+            let own_bytes = family.bytes / 10;
             Model {
                 name: format!("f{function}"),
                 parts: vec![
-                    (id(&format!("base {number}")), family.bytes - own),
-                    (id(&format!("own {function}")), own),
+                    (id(&format!("base {number}")), family.bytes - own_bytes),
+                    (id(&format!("own {function}")), own_bytes),
                 ],
                 infer: Duration::from_millis(family.infer_ms) * SLOWER,
                 after_load: Duration::from_millis(family.after_load_ms) * SLOWER,

@@ -13,7 +13,7 @@ use crate::port::Port;
 async fn a_full_queue_refuses() {
     let (gateway, executors) = start(rules(1, 500, &["a"]), "queue = 1", "").await;
     executors[0].hold();
-    let held = tokio::spawn(client::send(gateway.address, infer("a")));
+    let running = tokio::spawn(client::send(gateway.address, infer("a")));
     executors[0].has(1).await;
     let waits = tokio::spawn(client::send(gateway.address, infer("a")));
     waiting(&gateway, "a", 1).await;
@@ -21,7 +21,7 @@ async fn a_full_queue_refuses() {
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert!(refused.headers.contains_key(RETRY_AFTER));
     executors[0].open();
-    for entry in [held, waits] {
+    for entry in [running, waits] {
         assert_eq!(entry.await.unwrap().unwrap().status(), StatusCode::OK);
     }
 }
@@ -30,7 +30,7 @@ async fn a_full_queue_refuses() {
 async fn a_request_that_cannot_be_in_time_is_refused_with_the_estimate() {
     let (gateway, executors) = start(rules(1, 500, &["a"]), "", "slo = \"50ms\"").await;
     executors[0].hold();
-    let held = tokio::spawn(client::send(gateway.address, infer("a")));
+    let running = tokio::spawn(client::send(gateway.address, infer("a")));
     executors[0].has(1).await;
     // The GPU does not become free: it is refused when 40 ms have passed, not when it gave up.
     let refused = ask(&gateway, "a").await;
@@ -43,7 +43,7 @@ async fn a_request_that_cannot_be_in_time_is_refused_with_the_estimate() {
     );
     until_metric(&gateway, "tetris_gateway_gpu_late_total{pool=\"main\"}", 1).await;
     executors[0].open();
-    assert_eq!(held.await.unwrap().unwrap().status(), StatusCode::OK);
+    assert_eq!(running.await.unwrap().unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn a_request_waits_no_longer_than_it_may_and_its_client_can_leave() {
     let policy = "[gpu_pool.main.policy]\nname = \"lb\"";
     let (gateway, executors) = start(rules(1, 500, &["a"]), policy, "wait = \"100ms\"").await;
     executors[0].hold();
-    let held = tokio::spawn(client::send(gateway.address, infer("a")));
+    let running = tokio::spawn(client::send(gateway.address, infer("a")));
     executors[0].has(1).await;
     let expired = ask(&gateway, "a").await;
     assert_eq!(expired.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -61,7 +61,7 @@ async fn a_request_waits_no_longer_than_it_may_and_its_client_can_leave() {
     left.abort();
     waiting(&gateway, "a", 0).await;
     executors[0].open();
-    assert_eq!(held.await.unwrap().unwrap().status(), StatusCode::OK);
+    assert_eq!(running.await.unwrap().unwrap().status(), StatusCode::OK);
     assert_eq!(executors[0].served().len(), 1);
 }
 

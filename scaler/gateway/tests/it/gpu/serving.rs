@@ -160,7 +160,7 @@ async fn functions_and_executors_can_be_added_while_requests_run() {
     let second = Executor::start(&node, 1);
     let gateway = Gateway::start(&pool(&[&first], "", &[("a", "")])).await;
     first.hold();
-    let held = tokio::spawn(client::send(gateway.address, infer("a")));
+    let running = tokio::spawn(client::send(gateway.address, infer("a")));
     first.has(1).await;
     let text = pool(&[&first, &second], "", &[("a", ""), ("b", "")]);
     let has_b = |page: &serde_json::Value| page["functions"].as_array().unwrap().len() == 2;
@@ -168,5 +168,5 @@ async fn functions_and_executors_can_be_added_while_requests_run() {
     assert_eq!(ask(&gateway, "b").await.status, StatusCode::OK);
     assert_eq!(second.served(), ["b"]);
     first.open();
-    assert_eq!(held.await.unwrap().unwrap().status(), StatusCode::OK);
+    assert_eq!(running.await.unwrap().unwrap().status(), StatusCode::OK);
 }

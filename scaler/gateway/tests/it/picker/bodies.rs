@@ -154,8 +154,8 @@ async fn bodies_have_the_limits_of_the_proxy() {
     let mut first = Stream::open(gateway.picker, duplex, duplex).await;
     first.send(head(PATH, false)).await;
     first.send(body(&many, false)).await;
-    let held = "tetris_gateway_memory_bytes{budget=\"bodies\"} 8192";
-    while !gateway.page("/metrics").await.contains(held) {
+    let line = "tetris_gateway_memory_bytes{budget=\"bodies\"} 8192";
+    while !gateway.page("/metrics").await.contains(line) {
         tokio::task::yield_now().await;
     }
     let mut second = Stream::open(gateway.picker, duplex, duplex).await;

@@ -88,12 +88,12 @@ impl Stream {
         stream
     }
 
-    /// Opens a stream whose first message tells no modes.
+    /// Opens a stream whose first message has no modes.
     pub async fn try_open(address: SocketAddr) -> Result<Self, Status> {
         Self::open_on(client(address).await).await
     }
 
-    /// Opens streams whose first message tells no modes, on one connection.
+    /// Opens streams whose first message has no modes, on one connection.
     pub async fn try_open_many(address: SocketAddr, count: usize) -> Result<Vec<Self>, Status> {
         let client = client(address).await;
         let opened = (0..count).map(|_| Self::open_on(client.clone()));

@@ -34,8 +34,8 @@ async fn services_of_the_picker_are_known_and_serve() {
         "envoy.service.ext_proc.v3.ExternalProcessor",
         "inference-extension",
     ] {
-        let found = check(&mut client, service).await.unwrap();
-        assert_eq!(found, ServingStatus::Serving, "{service}");
+        let status = check(&mut client, service).await.unwrap();
+        assert_eq!(status, ServingStatus::Serving, "{service}");
     }
     let unknown = check(&mut client, "other").await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);

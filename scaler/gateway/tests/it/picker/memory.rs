@@ -149,7 +149,7 @@ async fn a_held_part_of_a_body_is_charged_with_its_whole_message() {
     let length = prost::Message::encoded_len(&metadata);
     let part = super::data_plane::body("x", false);
     stream.send_with(part, Some(metadata)).await;
-    let held = async {
+    let charged = async {
         loop {
             let page = gateway.page("/metrics").await;
             let line = "tetris_gateway_memory_bytes{budget=\"bodies\"} ";
@@ -162,5 +162,5 @@ async fn a_held_part_of_a_body_is_charged_with_its_whole_message() {
         }
     };
     let deadline = std::time::Duration::from_secs(30);
-    tokio::time::timeout(deadline, held).await.unwrap();
+    tokio::time::timeout(deadline, charged).await.unwrap();
 }

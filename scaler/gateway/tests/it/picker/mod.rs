@@ -1,4 +1,4 @@
-//! Tests of the endpoint picker with a data plane that sends messages as told.
+//! Tests of the endpoint picker with a data plane that sends scripted messages.
 
 mod bodies;
 pub mod data_plane;

@@ -4,10 +4,10 @@ use crate::profiling::run::{Case, cgroups_or_skip, stderr};
 use tetris_scaler_profiler::ProfiledConfiguration;
 
 fn find(configurations: &[ProfiledConfiguration], name: &str) -> ProfiledConfiguration {
-    let found = configurations
+    let configuration = configurations
         .iter()
         .find(|configuration| configuration.setting.name() == name);
-    *found.unwrap_or_else(|| panic!("{name} is not in the profile"))
+    *configuration.unwrap_or_else(|| panic!("{name} is not in the profile"))
 }
 
 #[test]
@@ -48,10 +48,10 @@ fn own_memory_is_what_the_server_takes_and_not_much_more() {
     let profile = case.profile(&grid, &["--own-mib", "50", "--thread-mib", "20"]);
     for configuration in &profile.spec.configurations {
         let least = 50 + 20 * u64::from(configuration.setting.concurrency);
-        let own = configuration.own_bytes >> 20;
+        let mib = configuration.own_bytes >> 20;
         assert!(
-            (least..least * 2).contains(&own),
-            "{}: {own} MiB",
+            (least..least * 2).contains(&mib),
+            "{}: {mib} MiB",
             configuration.setting.name()
         );
     }
@@ -138,8 +138,8 @@ fn without_a_cgroup_instances_are_bound_and_fractions_are_refused() {
     );
     let profile: tetris_scaler_profiler::ModelProfileManifest =
         serde_json::from_slice(&output.stdout).unwrap();
-    let own = profile.spec.configurations[0].own_bytes >> 20;
-    assert!((50..100).contains(&own), "{own} MiB");
+    let mib = profile.spec.configurations[0].own_bytes >> 20;
+    assert!((50..100).contains(&mib), "{mib} MiB");
     case.assert_all_gone();
 }
 
@@ -150,9 +150,9 @@ fn on_a_gpu_the_time_of_a_batch_is_what_the_server_tells() {
     let gpu = ["--gpu-type", "Tesla T4", "--gpu-own-bytes", "300"];
     let options: Vec<&str> = grid.into_iter().chain(gpu).collect();
     let profile = case.profile(&options, &["--fixed-ms", "20", "--gpu-ms", "7"]);
-    let one = profile.spec.configurations[0];
-    assert_eq!(one.gpu_type.unwrap().as_str(), "Tesla T4");
-    let on = one.gpu.unwrap();
+    let configuration = profile.spec.configurations[0];
+    assert_eq!(configuration.gpu_type.unwrap().as_str(), "Tesla T4");
+    let on = configuration.gpu.unwrap();
     assert_eq!((on.own_bytes, on.inference_micros), (300, Some(7_000)));
     // A server without statistics, and the same command on another type: nothing is taken over.
     let output = case.run(&options, &["--fixed-ms", "20"]);

@@ -122,8 +122,8 @@ impl Processes {
         let is_earlier = earlier.is_some();
         let program = earlier.unwrap_or_else(|| {
             let shipped = std::env::var_os(SHIPPED).map(PathBuf::from);
-            let own = || env!("CARGO_BIN_EXE_tetris-attacks-node").into();
-            reachable(shipped.unwrap_or_else(own), &host.path(""))
+            let ours = || env!("CARGO_BIN_EXE_tetris-attacks-node").into();
+            reachable(shipped.unwrap_or_else(ours), &host.path(""))
         });
         let launch = Launch {
             program,
@@ -171,7 +171,7 @@ impl Processes {
     pub fn log(&self) -> String {
         let logs = self.all.iter().map(|process| {
             let log = fs::read_to_string(&process.log).unwrap_or_default();
-            // The end says why.
+            // The end gives the reason.
             let from = log.len().saturating_sub(20_000);
             let from = (from..log.len()).find(|at| log.is_char_boundary(*at));
             format!("\n{}:\n{}", process.name, &log[from.unwrap_or(log.len())..])
@@ -207,8 +207,8 @@ impl Processes {
             let logs: String = logs
                 .map(|process| fs::read_to_string(&process.log).unwrap_or_default())
                 .collect();
-            let found = logs.split(&format!(" {name}=")).nth(1);
-            if let Some(Ok(address)) = found
+            let after_name = logs.split(&format!(" {name}=")).nth(1);
+            if let Some(Ok(address)) = after_name
                 .and_then(|rest| rest.split_whitespace().next())
                 .map(str::parse)
             {

@@ -79,13 +79,13 @@ fn connections(socket: &Path) -> Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     let mut tally = Tally::new("connection");
-    let mut held = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
         match UnixStream::connect(socket) {
             Ok(mut stream) => {
                 tally.count("connected");
                 let _hung_up = stream.write_all(&PROTOCOL.preamble());
-                held.push(stream);
+                connections.push(stream);
             }
             Err(error) => tally.count(error.kind().to_string()),
         }

@@ -25,7 +25,7 @@ pub fn request(kind: libc::c_int) -> libc::flock {
 /// Objects are left out: a lock on one of them is a reference, which anybody may have. All else, and `flock` on all.
 pub fn run(root: &Path) -> Result<()> {
     let mut tally = Tally::new("lock");
-    let mut held = Vec::new();
+    let mut locked = Vec::new();
     for path in super::files::all(root)? {
         let Ok(file) = File::open(&path) else {
             tally.count("not opened");
@@ -38,7 +38,7 @@ pub fn run(root: &Path) -> Result<()> {
             } else {
                 "no read lock"
             });
-            held.push(file.try_clone()?);
+            locked.push(file.try_clone()?);
         }
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => {
@@ -49,7 +49,7 @@ pub fn run(root: &Path) -> Result<()> {
             Err(_) => tally.count("no flock"),
         }
     }
-    ensure!(!held.is_empty(), "there is nothing to lock");
+    ensure!(!locked.is_empty(), "there is nothing to lock");
     tally.say()?;
     Line::Done.say()?;
     loop {

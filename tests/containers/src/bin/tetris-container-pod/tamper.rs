@@ -80,9 +80,9 @@ const ON_PATHS: [(&str, OnPath); 9] = [
         std::fs::rename(path, path.with_extension("taken"))
     }),
     ("replace", |path| {
-        let own = Path::new("/scratch/own");
-        std::fs::write(own, b"mine")?;
-        std::fs::rename(own, path)
+        let file = Path::new("/scratch/own");
+        std::fs::write(file, b"mine")?;
+        std::fs::rename(file, path)
     }),
     ("make a link to", |path| {
         std::fs::hard_link(path, path.with_extension("link"))

@@ -150,7 +150,7 @@ fn density(group: &WorkloadReport) -> Option<Card> {
         Some((text::fits(entry), why))
     };
     let title = format!("instances in {}", bytes(density.budget_bytes));
-    // The reason is in the tables, and `>=` says that there is one.
+    // The reason is in the tables, and `>=` shows that there is one.
     let (ours, _) = of(Method::Tetris)?;
     let with_reason = |method| of(method).map(|(fits, why)| fits + &why);
     beside_rivals(&title, (Method::Tetris, ours), with_reason)

@@ -1,4 +1,4 @@
-//! The section that says how to read the page.
+//! The section on how to read the page.
 
 use std::collections::BTreeSet;
 

@@ -123,9 +123,9 @@ pub fn starts(report: &WorkloadReport) -> String {
         let compared = inference
             .and_then(|samples| samples.summary.as_ref())
             .map(|summary| summary.median);
-        let own: Vec<f64> = method.pass_ns.iter().map(|&time| time as f64).collect();
+        let pass_times: Vec<f64> = method.pass_ns.iter().map(|&time| time as f64).collect();
         let pass = compared
-            .or_else(|| median(&own))
+            .or_else(|| median(&pass_times))
             .map_or_else(String::new, nanoseconds);
         let ratio = inference
             .and_then(|samples| samples.ratio_to_private)

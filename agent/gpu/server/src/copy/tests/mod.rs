@@ -93,12 +93,12 @@ impl Fixture {
             .iter()
             .find(|copy| copy.object == *object)
             .unwrap();
-        let mut found = vec![0; copy.place.len as usize];
+        let mut content = vec![0; copy.place.len as usize];
         let target = &self.targets[&copy.place.chunk];
         self.device
-            .read_back(target, copy.place.offset, &mut found)
+            .read_back(target, copy.place.offset, &mut content)
             .unwrap();
-        found == **self.bytes[object]
+        content == **self.bytes[object]
     }
 
     fn run(

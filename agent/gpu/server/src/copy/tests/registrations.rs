@@ -136,13 +136,13 @@ fn an_object_is_registered_in_pieces_and_its_copies_are_split_there() {
     registrar.register_all();
     assert_eq!(registrar.take_uses().made, 3);
     let part = object.part(16_000, 20_000).unwrap();
-    let found = registrar.find(&part, 1).unwrap();
-    let places = found
+    let lengths = registrar.find(&part, 1).unwrap();
+    let places = lengths
         .iter()
         .map(|length| (length.memory.offset(), length.memory.bytes().len()));
     let expected = [(16_000, 384), (16_384, 16_384), (32_768, 3232)];
     assert_eq!(places.collect::<Vec<_>>(), expected);
-    drop(found);
+    drop(lengths);
     assert_eq!(registrar.give_up(&part), 40_000, "all of the owner's");
 }
 

@@ -40,7 +40,7 @@ impl<D: DeviceMemory> Drop for Waiting<'_, D> {
 }
 
 impl<D: DeviceMemory> Session<D> {
-    /// Admits the model, after a wait for room if need be. `None` if the client has been told that
+    /// Admits the model, after a wait for room if need be. `None` if the client has been notified that
     /// it is not.
     pub(super) fn acquire(&self, acquire: &Acquire) -> Result<Option<Lease<D>>, Ended> {
         self.core.metrics.acquires.one();

@@ -49,7 +49,7 @@ impl<D: DeviceMemory> Session<D> {
     /// Passes the model to the client, and reports arrivals until the client releases it.
     pub(super) fn serve(&self, lease: Lease<D>) -> Result<(), Ended> {
         let last = self.hand_out(&lease.held)?;
-        // Ended before the client is told.
+        // Ended before the client is notified.
         drop(lease);
         self.reply(&last)
     }

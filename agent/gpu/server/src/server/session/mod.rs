@@ -38,7 +38,7 @@ impl From<ProtocolError> for Ended {
 }
 
 impl Ended {
-    /// The error code for the client, if it can still be told.
+    /// The error code for the client, if it can still be notified.
     fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Wire(WireError::Protocol(error)) => Some(match error {

@@ -16,7 +16,7 @@ impl<D: DeviceMemory> Session<D> {
     /// Holds the model, and reports its progress until the client releases it.
     pub(super) fn hold(&self, lease: Lease<D>) -> Result<(), Ended> {
         let last = self.tell_progress(lease.held())?;
-        // Ended before the client is told.
+        // Ended before the client is notified.
         drop(lease);
         self.reply(&last)
     }

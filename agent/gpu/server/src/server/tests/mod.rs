@@ -144,8 +144,11 @@ impl Fixture {
             mailbox: &mailbox,
             now_ms: 0,
         };
-        let held = self.core.admit(&ask)?;
-        Ok(Client { held, mailbox })
+        let leased = self.core.admit(&ask)?;
+        Ok(Client {
+            held: leased,
+            mailbox,
+        })
     }
 
     /// Returns the worker and its jobs, whose chunks exist; it ends when no one has the sender.
@@ -266,14 +269,14 @@ fn a_load_makes_the_chunks_of_one_that_was_given_up() {
 fn who_shares_objects_with_a_failed_load_is_told_too() {
     let fixture = Fixture::new();
     let (base, own) = (fixture.object(1, 1000), fixture.object(2, 1000));
-    let one = fixture.admit(&[base]);
+    let first = fixture.admit(&[base]);
     let other = fixture.admit(&[base, own]);
     fixture.device.set_faults(Faults {
         creates: 0,
         ..Faults::default()
     });
     let fixture = fixture.work();
-    for client in [&one, &other] {
+    for client in [&first, &other] {
         let failed = client.mailbox.take().failed.unwrap();
         assert_eq!(failed.0, Reason::DEVICE_FULL);
         assert!(

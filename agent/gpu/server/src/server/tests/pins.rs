@@ -150,9 +150,9 @@ fn devices_have_mappings_of_their_own() {
     let object = fixture.object(1, 100);
     let second = DeviceId(DEVICE.0 + 1);
     let model = fixture.sources(&[object]);
-    let one = model.get(&object.id, DEVICE).unwrap();
+    let model_mapping = model.get(&object.id, DEVICE).unwrap();
     let again = model.get(&object.id, DEVICE).unwrap();
-    assert_eq!(one.bytes().as_ptr(), again.bytes().as_ptr());
+    assert_eq!(model_mapping.bytes().as_ptr(), again.bytes().as_ptr());
     let model = fixture.sources(&[object]);
     let parts = [Part {
         object: object.id,
@@ -160,11 +160,11 @@ fn devices_have_mappings_of_their_own() {
     }];
     model.map_all(&parts).unwrap();
     let other = model.get(&object.id, second).unwrap();
-    assert_ne!(one.bytes().as_ptr(), other.bytes().as_ptr());
+    assert_ne!(model_mapping.bytes().as_ptr(), other.bytes().as_ptr());
     let model = fixture.sources(&[object]);
     model.map_all(&parts).unwrap();
     let again = model.get(&object.id, DEVICE).unwrap();
-    assert_eq!(one.bytes().as_ptr(), again.bytes().as_ptr());
+    assert_eq!(model_mapping.bytes().as_ptr(), again.bytes().as_ptr());
 }
 
 #[test]

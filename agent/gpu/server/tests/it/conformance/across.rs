@@ -39,18 +39,14 @@ pub fn check_pair<D: DeviceMemory>(device: &D, source: &D) -> Result<bool, Broke
     }
     let event = device.record(&mut stream)?;
     device.wait(&event)?;
-    let found = read(device, &to)?;
+    let there = read(device, &to)?;
     rule(
-        found == expected,
+        there == expected,
         "bytes arrive from another device",
         "others",
     )?;
-    let found = read(source, &from)?;
-    rule(
-        found == bytes,
-        "a copy leaves its source as it is",
-        "others",
-    )?;
+    let here = read(source, &from)?;
+    rule(here == bytes, "a copy leaves its source as it is", "others")?;
     device.synchronize(&mut stream)?;
     places(device, source, &to, &from)?;
     // A released source stays until the copy is done.

@@ -22,13 +22,13 @@ fn cleared_chunks_are_zero<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     let (chunk, mapping) = chunk(device, 2)?;
     fill(device, &mapping, 6)?;
     device.clear(&mapping)?;
-    let found = read(device, &mapping)?;
-    let is_zero = found.iter().all(|byte| *byte == 0);
+    let cleared = read(device, &mapping)?;
+    let is_zero = cleared.iter().all(|byte| *byte == 0);
     rule(is_zero, "a cleared chunk is zero", "other bytes")?;
     let expected = fill(device, &mapping, 7)?;
-    let found = read(device, &mapping)?;
+    let bytes = read(device, &mapping)?;
     rule(
-        found == expected,
+        bytes == expected,
         "bytes arrive in a cleared chunk",
         "others",
     )?;
@@ -53,9 +53,9 @@ fn places_and_order<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     device.wait(&event)?;
     let done = device.is_done(&event)?;
     rule(done, "an event that was waited for has happened", done)?;
-    let found = read(device, &first)?;
+    let bytes = read(device, &first)?;
     rule(
-        found == expected,
+        bytes == expected,
         "bytes arrive where they were sent",
         "others",
     )?;

@@ -94,11 +94,11 @@ fn life<D: DeviceMemory>(device: &D) -> Result<(), MemoryError> {
     device.finish_here()?;
     device.finish()?;
     drop(registration);
-    let mut found = vec![0; 3 * MIB as usize];
-    device.read_back(&mapping, 0, &mut found)?;
+    let mut content = vec![0; 3 * MIB as usize];
+    device.read_back(&mapping, 0, &mut content)?;
     let fine = |(at, byte): (usize, &u8)| *byte == if at as u64 / MIB == 1 { 8 } else { 7 };
     assert!(
-        found.iter().enumerate().all(fine),
+        content.iter().enumerate().all(fine),
         "no error and other bytes"
     );
     device.export(&chunk)?;
@@ -133,10 +133,10 @@ fn from_another(device: &VmmDevice) -> Result<(), MemoryError> {
     let mut stream = device.stream()?;
     device.copy_across(&mut stream, &to, 0, &source, &from, 0..2 * MIB)?;
     device.synchronize(&mut stream)?;
-    let mut found = vec![1; 2 * MIB as usize];
-    device.read_back(&to, 0, &mut found)?;
+    let mut content = vec![1; 2 * MIB as usize];
+    device.read_back(&to, 0, &mut content)?;
     assert!(
-        found.iter().all(|byte| *byte == 0),
+        content.iter().all(|byte| *byte == 0),
         "no error and other bytes"
     );
     Ok(())

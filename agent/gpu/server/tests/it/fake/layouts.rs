@@ -94,7 +94,7 @@ fn check<D: DeviceMemory>(layout: &Layout, model: &Acquired<D>) {
     }
 }
 
-/// Acquires the first objects of the layout, as many as the variable says.
+/// Acquires the first objects of the layout, as many as the variable sets.
 fn client<D: DeviceMemory>(device: D) {
     let folder = PathBuf::from(variable(FOLDER));
     let mut layout = find(&Store::open(folder.join("store")).unwrap());

@@ -146,7 +146,7 @@ fn memory_that_cannot_be_waited_for_is_not_unmapped() {
     }
 }
 
-/// The device never says that it has finished.
+/// The device never reports that it has finished.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn program_without_an_end() {

@@ -31,26 +31,27 @@ fn resident() -> Served<VmmDevice> {
 fn program_that_does_not_wait_for_mappings() {
     let served = resident();
     let begun = Instant::now();
-    let held = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
+    let acquired_model =
+        acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
     let acquired = begun.elapsed();
     let last = served.model.last().unwrap();
-    let ready = held.is_ready(&last.id).unwrap();
+    let ready = acquired_model.is_ready(&last.id).unwrap();
     assert!(!ready, "it is not mapped {acquired:?} after the request");
     assert!(matches!(
-        held.wait(&last.id, Duration::ZERO),
+        acquired_model.wait(&last.id, Duration::ZERO),
         Err(ClientError::TimedOut { .. })
     ));
-    assert!(held.is_held());
-    held.wait_mapped(&last.id).unwrap();
-    assert!(held.is_ready(&last.id).unwrap());
-    held.wait_all(LONG).unwrap();
-    check(&held);
-    held.release().unwrap();
+    assert!(acquired_model.is_held());
+    acquired_model.wait_mapped(&last.id).unwrap();
+    assert!(acquired_model.is_ready(&last.id).unwrap());
+    acquired_model.wait_all(LONG).unwrap();
+    check(&acquired_model);
+    acquired_model.release().unwrap();
     // One that ends before it is mapped.
-    let held = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
-    held.release().unwrap();
-    let held = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
-    drop(held);
+    let second = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
+    second.release().unwrap();
+    let third = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
+    drop(third);
     eventually("nothing is held", || {
         served.server.usage(DEVICE).unwrap().held_bytes == 0
     });
@@ -70,14 +71,14 @@ fn a_model_is_granted_before_it_is_mapped() {
 fn program_whose_mapping_fails() {
     let served = resident();
     let device = || VmmDevice::open(0).unwrap();
-    let held = acquire(&served.socket, &served.model, device()).unwrap();
-    let failed = held.wait_all(LONG).unwrap_err();
+    let model = acquire(&served.socket, &served.model, device()).unwrap();
+    let failed = model.wait_all(LONG).unwrap_err();
     assert!(matches!(failed, ClientError::Mapping(_)), "{failed}");
     assert!(failed.to_string().contains("(800)"), "{failed}");
-    assert!(!held.is_held(), "nobody else may use it");
+    assert!(!model.is_held(), "nobody else may use it");
     let last = served.model.last().unwrap();
-    assert!(held.wait(&last.id, LONG).is_err() && held.read(&last.id, LONG).is_err());
-    assert!(held.release().is_ok());
+    assert!(model.wait(&last.id, LONG).is_err() && model.read(&last.id, LONG).is_err());
+    assert!(model.release().is_ok());
     check(&served.load().unwrap());
 }
 

@@ -187,9 +187,9 @@ fn use_device<D: DeviceMemory>(device: &D, seed: u8) {
         }
         let event = device.record(&mut stream).unwrap();
         device.wait(&event).unwrap();
-        let mut found = vec![0; MIB as usize];
-        device.read_back(&mapping, MIB, &mut found).unwrap();
-        assert!(found == bytes);
+        let mut content = vec![0; MIB as usize];
+        device.read_back(&mapping, MIB, &mut content).unwrap();
+        assert!(content == bytes);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The fake driver's options do what its README.md says: a C program checks each.
+//! The fake driver's options do what its README.md describes: a C program checks each.
 
 use std::process::Command;
 

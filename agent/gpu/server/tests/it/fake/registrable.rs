@@ -18,8 +18,8 @@ use crate::mirror;
 
 /// Returns true if this process may open a store's objects, whose mode is 0444, for writing.
 fn can_write() -> bool {
-    let held = capabilities(None).unwrap().effective;
-    let can = held.contains(CapabilitySet::DAC_OVERRIDE);
+    let effective = capabilities(None).unwrap().effective;
+    let can = effective.contains(CapabilitySet::DAC_OVERRIDE);
     if !can {
         println!("skipped: needs CAP_DAC_OVERRIDE, to open objects for writing");
     }

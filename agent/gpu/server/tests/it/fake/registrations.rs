@@ -36,10 +36,10 @@ fn server_of_a_large_object() {
     let large = (LARGE_KIB as u64) << 10;
     let pinned = || served.server.report().devices[0].pinned_bytes;
     for (objects, expected) in [(&model, large), (&others, 2 * large), (&model, 2 * large)] {
-        let held = acquire(&served.socket, objects, device.clone()).unwrap();
-        held.wait_all(LONG).unwrap();
+        let model = acquire(&served.socket, objects, device.clone()).unwrap();
+        model.wait_all(LONG).unwrap();
         for object in objects {
-            let read = held.read(&object.id, LONG).unwrap();
+            let read = model.read(&object.id, LONG).unwrap();
             assert!(
                 read[..]
                     == served
@@ -49,7 +49,7 @@ fn server_of_a_large_object() {
                         .unwrap()[..]
             );
         }
-        held.release().unwrap();
+        model.release().unwrap();
         eventually("its pages are registered", || pinned() == expected);
     }
     let small = 2 * ((SMALL_KIB as u64) << 10);

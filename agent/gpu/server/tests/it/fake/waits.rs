@@ -82,22 +82,23 @@ fn program_that_queues_ahead() {
     let served = Served::new(VmmDevice::open(0).unwrap());
     let framework = Framework::enter(0);
     let stream = Stream::new();
-    let held = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
-    let held = Arc::new(held);
-    let (arrivals, ready) = (held.arrivals(LONG), Arc::<AtomicUsize>::default());
+    let model = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
+    let shared = Arc::new(model);
+    let (arrivals, ready) = (shared.arrivals(LONG), Arc::<AtomicUsize>::default());
     let last = served.model.last().unwrap();
-    assert!(!held.is_ready(&last.id).unwrap(), "copies are late");
+    assert!(!shared.is_ready(&last.id).unwrap(), "copies are late");
     for object in served.model.iter().rev() {
-        held.wait_on_stream(&object.id, stream.handle(), &arrivals)
+        shared
+            .wait_on_stream(&object.id, stream.handle(), &arrivals)
             .unwrap();
-        stream.look(&held, *object, &ready);
+        stream.look(&shared, *object, &ready);
     }
     assert!(ready.load(Ordering::Relaxed) < served.model.len(), "ahead");
     stream.synchronize();
     arrivals.check(LONG).unwrap();
     assert_eq!(ready.load(Ordering::Relaxed), served.model.len());
-    check(&held);
-    Arc::into_inner(held).unwrap().release().unwrap();
+    check(&shared);
+    Arc::into_inner(shared).unwrap().release().unwrap();
     drop(stream);
     drop(framework);
 }
@@ -109,19 +110,20 @@ fn program_whose_bytes_do_not_come() {
     let served = Served::new(VmmDevice::open(0).unwrap());
     let framework = Framework::enter(0);
     let stream = Stream::new();
-    let held = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
-    let arrivals = held.arrivals(LONG);
+    let model = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
+    let arrivals = model.arrivals(LONG);
     for object in &served.model {
-        held.wait_on_stream(&object.id, stream.handle(), &arrivals)
+        model
+            .wait_on_stream(&object.id, stream.handle(), &arrivals)
             .unwrap();
     }
-    let complete = held.is_ready(&served.model.last().unwrap().id).unwrap();
+    let complete = model.is_ready(&served.model.last().unwrap().id).unwrap();
     assert!(!complete, "copies are late");
     assert!(served.server.leave(TenantId(0)));
-    // Not stuck, and told.
+    // Not stuck, and notified.
     stream.synchronize();
     assert!(arrivals.check(LONG).is_err());
-    drop(held);
+    drop(model);
     drop(stream);
     drop(framework);
 }
@@ -151,14 +153,14 @@ fn program_whose_waits_are_refused() {
     let served = Served::new(VmmDevice::open(0).unwrap());
     let framework = Framework::enter(0);
     let stream = Stream::new();
-    let held = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
-    let arrivals = held.arrivals(LONG);
+    let model = acquire(&served.socket, &served.model, VmmDevice::open(0).unwrap()).unwrap();
+    let arrivals = model.arrivals(LONG);
     let object = served.model[0];
-    let refused = held.wait_on_stream(&object.id, stream.handle(), &arrivals);
+    let refused = model.wait_on_stream(&object.id, stream.handle(), &arrivals);
     assert!(refused.unwrap_err().to_string().contains("queue a wait"));
-    held.wait_all(LONG).unwrap();
-    check(&held);
-    drop(held);
+    model.wait_all(LONG).unwrap();
+    check(&model);
+    drop(model);
     drop(stream);
     drop(framework);
 }

@@ -31,7 +31,7 @@ fn cuda_the_last_drop_during_a_capture_does_not_disturb_it() {
     drop(framework);
 }
 
-/// No one has told the library: the wait for the device may end the capture, and memory is not
+/// The library does not know: the wait for the device may end the capture, and memory is not
 /// unmapped before it.
 #[test]
 #[ignore = "needs a GPU"]

@@ -161,8 +161,8 @@ pub fn manifest(store: &Store, objects: &[ObjectRef]) -> ManifestId {
 /// Checks all bytes of a model against the contents of the names.
 pub fn check(model: &Acquired<HostDevice>, objects: &[ObjectRef], names: &[&str], kib: usize) {
     for (object, name) in objects.iter().zip(names) {
-        let found = model.read(&object.id, LONG).unwrap();
-        assert!(found == content(name, kib), "{name}");
+        let read_back = model.read(&object.id, LONG).unwrap();
+        assert!(read_back == content(name, kib), "{name}");
     }
     model.wait_all(LONG).unwrap();
 }
@@ -178,7 +178,7 @@ pub fn free_bytes(device: &HostDevice) -> u64 {
     device.info().unwrap().free_bytes
 }
 
-/// Says why a test shows nothing here.
+/// Gives the reason a test shows nothing here.
 pub fn skipped(why: &str) {
     println!("SKIPPED: {why}");
 }

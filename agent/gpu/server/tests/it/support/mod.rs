@@ -135,8 +135,8 @@ pub fn store_pages_reach_the_device<D: DeviceMemory>(device: &D) {
     let mut stream = device.stream().unwrap();
     device.copy_in(&mut stream, &mapping, 512, from).unwrap();
     device.synchronize(&mut stream).unwrap();
-    let mut found = vec![0; content.len()];
+    let mut read_back = vec![0; content.len()];
     assert_eq!(mapping.bytes(), bytes);
-    device.read_back(&mapping, 512, &mut found).unwrap();
-    assert!(found == content);
+    device.read_back(&mapping, 512, &mut read_back).unwrap();
+    assert!(read_back == content);
 }

@@ -179,12 +179,12 @@ fn beat(api: &Api, name: &str) -> Result<()> {
 
 /// Starts the pods on the nodes, and ends those that leave.
 fn look(api: &Api, pods: &str, state: &Mutex<State>) -> Result<()> {
-    let found = api.get(pods)?;
+    let listed = api.get(pods)?;
     let nodes = {
         let state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.nodes.clone()
     };
-    for pod in list(&found["items"]) {
+    for pod in list(&listed["items"]) {
         let path = format!("{pods}/{}", text(&pod["metadata"]["name"]));
         let node = text(&pod["spec"]["nodeName"]);
         if !nodes.iter().any(|entry| entry == node) {
@@ -201,10 +201,10 @@ fn look(api: &Api, pods: &str, state: &Mutex<State>) -> Result<()> {
 
 /// Notes the gates of all pods.
 fn note_all(api: &Api, pods: &str, state: &Mutex<State>) -> Result<()> {
-    let found = api.get(pods)?;
+    let listed = api.get(pods)?;
     let at = Instant::now();
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    for pod in list(&found["items"]) {
+    for pod in list(&listed["items"]) {
         note(pod, at, &mut state);
     }
     Ok(())

@@ -12,8 +12,8 @@ use super::resources::NAMESPACE;
 
 /// Objects of a kind.
 pub fn all(what: &str) -> Result<Vec<Value>> {
-    let found = Kubectl.json(&["get", what, "-n", NAMESPACE])?;
-    Ok(list(&found["items"]).to_vec())
+    let listed = Kubectl.json(&["get", what, "-n", NAMESPACE])?;
+    Ok(list(&listed["items"]).to_vec())
 }
 
 /// Waits until no gate is closed, without the operator.

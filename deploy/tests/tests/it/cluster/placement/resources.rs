@@ -40,7 +40,7 @@ pub fn namespaces() -> Objects {
 /// Two configurations with 20 and 40 requests per second; the second has less memory for each.
 pub fn profile(number: usize) -> Value {
     let latency = json!({"p50": 50_000, "p90": 50_000, "p95": 50_000, "p99": 50_000});
-    let one = |cpu: u64, concurrency: u64, mib: u64| {
+    let configuration = |cpu: u64, concurrency: u64, mib: u64| {
         json!({
             "cpuMillis": cpu, "batch": 1, "concurrency": concurrency, "ownBytes": mib << 20, "latencyMicros": latency,
         })
@@ -51,7 +51,7 @@ pub fn profile(number: usize) -> Value {
         "metadata": {"name": format!("p{number}"), "namespace": NAMESPACE},
         "spec": {
             "model": format!("p{number}"),
-            "configurations": [one(1_000, 1, 256), one(2_000, 2, 400)],
+            "configurations": [configuration(1_000, 1, 256), configuration(2_000, 2, 400)],
             "objects": [{"id": id, "bytes": 2_u64 << 30}],
         },
     })

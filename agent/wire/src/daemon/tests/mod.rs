@@ -1,5 +1,7 @@
 //! The messages, byte by byte, and hostile bytes.
 
+mod compatibility;
+
 use proptest::prelude::*;
 
 use tetris_store_layout::{FIRST_POD_DOMAIN, LAST_POD_DOMAIN, ObjectId, TensorId};
@@ -130,8 +132,8 @@ fn another_version_and_another_program_are_told_apart() {
         expected: 1,
     };
     assert_eq!(PROTOCOL.check_preamble(&newer), Err(version));
-    let found = PROTOCOL.check_preamble(b"GET / HTTP/1").unwrap_err();
-    assert!(matches!(found, ProtocolError::Magic { .. }), "{found}");
+    let refusal = PROTOCOL.check_preamble(b"GET / HTTP/1").unwrap_err();
+    assert!(matches!(refusal, ProtocolError::Magic { .. }), "{refusal}");
 }
 
 #[test]

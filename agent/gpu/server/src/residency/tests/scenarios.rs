@@ -2,8 +2,8 @@
 
 use tetris_store_layout::ObjectId;
 
-use super::*;
 use crate::arena::ChunkId;
+use crate::residency::*;
 
 const MIB: u64 = 1 << 20;
 const TENANT: TenantId = TenantId(0);
@@ -185,8 +185,8 @@ fn a_tenant_stays_within_its_quota_and_evicts_its_own() {
     manager.copied(admission.device, other, &ObjectId::of(b"a"));
     manager.disconnect(ClientId(5), 1);
     // The same object id is a separate copy for another tenant (B3).
-    let own = load(&mut manager, 1, &theirs, 2);
-    assert_eq!(own.copies.len(), 1);
+    let first = load(&mut manager, 1, &theirs, 2);
+    assert_eq!(first.copies.len(), 1);
     let refusal = manager
         .admit(TENANT, ClientId(2), &model(&[("b", 400)]), None, 3)
         .unwrap_err();

@@ -37,9 +37,9 @@ impl Reference {
             );
         }
         for victim in &freed.evicted {
-            let held =
+            let is_victim =
                 |(_, model): &&(ClientId, Held)| *model == (device, victim.tenant, victim.model);
-            assert!(!self.held.keys().any(|entry| held(&entry)), "B1");
+            assert!(!self.held.keys().any(|entry| is_victim(&entry)), "B1");
         }
         // B5, for each tenant: a quota can make one tenant's models leave before another's.
         for tenant in [TenantId(0), TenantId(1)] {

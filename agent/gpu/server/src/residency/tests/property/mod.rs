@@ -6,8 +6,8 @@ mod templates;
 use proptest::prelude::*;
 use tetris_store_layout::ObjectId;
 
-use super::*;
 use crate::arena::{Arena, ArenaConfig};
+use crate::residency::*;
 use reference::Reference;
 
 const GRANULE: u64 = 64;
@@ -195,9 +195,9 @@ fn take(manager: &mut Manager, reference: &mut Reference, step: &Step, now: u64)
     match step {
         Step::Admit { .. } => admit(manager, reference, step, now),
         Step::Release(which) => {
-            let held: Vec<_> = reference.held.keys().copied().collect();
-            if !held.is_empty() {
-                let (client, model) = *which.get(&held);
+            let all: Vec<_> = reference.held.keys().copied().collect();
+            if !all.is_empty() {
+                let (client, model) = *which.get(&all);
                 let (device, tenant, key) = model;
                 reference.let_go(client, model, now, false);
                 let freed = manager.release(device, tenant, client, key, now).unwrap();
@@ -206,13 +206,13 @@ fn take(manager: &mut Manager, reference: &mut Reference, step: &Step, now: u64)
         }
         Step::Disconnect(client) => {
             let client = ClientId(*client);
-            let held: Vec<_> = reference
+            let models: Vec<_> = reference
                 .held
                 .keys()
                 .copied()
                 .filter(|(who, _)| *who == client)
                 .collect();
-            for (_, model) in held {
+            for (_, model) in models {
                 reference.let_go(client, model, now, true);
             }
             for (device, freed) in manager.disconnect(client, now) {

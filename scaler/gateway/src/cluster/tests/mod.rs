@@ -1,5 +1,7 @@
 //! Functions of a cluster, by objects as an API server has them.
 
+mod outage;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,8 +10,8 @@ use serde_json::{Value, json};
 use tetris_scaler::operator::records::{FunctionRecord, ProfileRecord};
 use tetris_scaler::state::Key;
 
-use super::functions::{Common, Functions};
-use super::pod::InstanceRecord;
+use crate::cluster::functions::{Common, Functions};
+use crate::cluster::pod::InstanceRecord;
 use crate::config::ClusterDefaults;
 use crate::routes::Routes;
 

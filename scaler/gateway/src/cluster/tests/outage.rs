@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::Cluster;
-use super::tests::{function_object, pod_object, profile_object, ready};
+use super::{function_object, pod_object, profile_object, ready};
 use crate::callers::Callers;
+use crate::cluster::Cluster;
 use crate::config::{CallersConfig, ClusterDefaults, Limits, Timeouts};
 use crate::memory::{Memory, Sizes};
 use crate::metrics::Metrics;

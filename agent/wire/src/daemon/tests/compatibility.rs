@@ -1,6 +1,6 @@
 //! Frames that released versions of the protocol wrote, which later versions read (docs/compatibility.md).
 
-#[path = "../../tests/shared/fixture.rs"]
+#[path = "../../../tests/shared/fixture.rs"]
 mod fixture;
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use tetris_store_layout::{
     Digest, ManifestId, ManifestKind, ObjectId, ObjectRef, TensorId, TrustDomain,
 };
 
-use super::*;
+use crate::daemon::*;
 use crate::{FRAME_HEADER_BYTES, FrameHeader, PREAMBLE_BYTES};
 
 /// Fixtures, by version of the protocol; the current one last.
