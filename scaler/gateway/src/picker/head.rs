@@ -2,7 +2,7 @@
 
 use hyper::header::{HOST, HeaderName, HeaderValue};
 use hyper::http::uri::PathAndQuery;
-use hyper::{Method, Request, StatusCode, Version};
+use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::wire::HttpHeaders;
 use crate::problem::Problem;
@@ -51,7 +51,7 @@ pub fn request(head: &HttpHeaders) -> Result<Request<()>, Problem> {
         }
     }
     let path = path.ok_or_else(|| bad("expected the header `:path`, found none".to_owned()))?;
-    *request.uri_mut() = headers::with_path(path);
+    *request.uri_mut() = Uri::from(path);
     let (parts, ()) = request.into_parts();
     headers::check(&parts)?;
     Ok(Request::from_parts(parts, ()))

@@ -64,11 +64,6 @@ pub(super) fn host(parts: &Parts) -> Option<&str> {
     authority.or_else(|| parts.headers.get(HOST)?.to_str().ok())
 }
 
-/// URI of a path alone.
-pub(crate) fn with_path(path: PathAndQuery) -> Uri {
-    Uri::from(path)
-}
-
 /// Makes the head of a request one for an instance, with a body of `length` bytes.
 pub(super) fn for_instance(parts: &mut Parts, client: ClientAddress, length: usize) {
     let authority = parts.uri.authority().map(Authority::as_str);

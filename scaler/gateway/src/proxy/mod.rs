@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
-use hyper::{Request, Response, StatusCode, Version};
+use hyper::{Request, Response, StatusCode, Uri, Version};
 use tetris_service_kit::pace::Pace;
 use tracing::Instrument as _;
 
@@ -202,12 +202,12 @@ impl Proxy {
         entry.function(function.name());
         self.admit(target, &mut parts, entry.client()).await?;
         if let Some(path) = &target.path {
-            parts.uri = headers::with_path(path.clone());
+            parts.uri = Uri::from(path.clone());
         }
         if let Some(asked) = parts.uri.path_and_query()
             && let Some(path) = function.path(asked)?
         {
-            parts.uri = headers::with_path(path);
+            parts.uri = Uri::from(path);
         }
         let payer = Payer::client(entry.client()).and(function);
         let body = match body {
