@@ -32,7 +32,7 @@ def problems(path: str, versions: list[str], skip: set[str]) -> list[str]:
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--versions", required=True)
     parser.add_argument("--skip", required=True)

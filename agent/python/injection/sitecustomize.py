@@ -16,7 +16,7 @@ class Injection(object):
     LIBRARIES = frozenset(
         ("tetris", "ctransformers", "diffusers", "llama_cpp", "safetensors", "torch", "transformers", "vllm")
     )
-    #: This module. Python 2 empties a module that nobody refers to.
+    #: This module. Python 2 empties a module without references.
     module = sys.modules.get(__name__)
 
     def __init__(self, folder):
@@ -33,7 +33,7 @@ class Injection(object):
             return None
 
     def find_module(self, name, path=None):
-        """Python 2 asks this, to be told that it is too old."""
+        """Python 2 asks this, and learns that it is too old."""
         return self.find_spec(name, path) if sys.version_info < (3, 4) else None
 
     def loaded(self):

@@ -1,4 +1,4 @@
-"""A GPU mirror over the simulated device, as a process of its own: its device memory is the host's."""
+"""A GPU mirror over the simulated device, as a separate process: its device memory is the host's."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 
 @contextlib.contextmanager
 def mounted(directory: Path, options: str) -> Iterator[Path]:
-    """A tmpfs of its own, or a visible skip."""
+    """A tmpfs of the test, or a visible skip."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a tmpfs")
     command = ["mount", "-t", "tmpfs", "-o", options, "tetris-test", str(directory)]

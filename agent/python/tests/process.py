@@ -60,7 +60,7 @@ def contents(store: Path) -> dict[str, bytes]:
 
 
 def held(store: Path) -> list[Path]:
-    """The objects that somebody holds a reference to."""
+    """The objects with references."""
     return [path for path in objects(store) if _is_locked(path)]
 
 
@@ -86,7 +86,7 @@ def smaps(store: Path, pid: int | str = "self") -> dict[str, int]:
 
 
 def python(program: str, *arguments: object, env: dict[str, str] | None = None, flags: tuple[str, ...] = ()) -> Any:
-    """Run a program in an interpreter of its own; returns what its last line is in JSON."""
+    """Run a program in a separate interpreter; returns what its last line is in JSON."""
     done = run(program, *arguments, env=env, flags=flags)
     assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return json.loads(done.stdout.splitlines()[-1])
@@ -95,7 +95,7 @@ def python(program: str, *arguments: object, env: dict[str, str] | None = None, 
 def run(
     program: str, *arguments: object, env: dict[str, str] | None = None, flags: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program in an interpreter of its own, in whatever way it ends."""
+    """Run a program in a separate interpreter, in whatever way it ends."""
     command = [sys.executable, *flags, "-c", textwrap.dedent(program), *map(str, arguments)]
     return subprocess.run(
         command,
@@ -109,7 +109,7 @@ def run(
 
 
 class Helper:
-    """A program in an interpreter of its own, which prints lines and waits for some."""
+    """A program in a separate interpreter, which prints lines and waits for some."""
 
     def __init__(
         self, program: str, *arguments: object, env: dict[str, str] | None = None, within: Sequence[object] = ()

@@ -148,7 +148,7 @@ def made_classifier(folder: Path) -> Model:
 
 
 class Program:
-    """A program in a session of its own, which ends with this value, all its processes with it."""
+    """A program in a separate session, which ends with this value, all its processes with it."""
 
     #: Whether it answers on its standard output, which is a part of its log otherwise.
     answers_lines = False

@@ -327,7 +327,7 @@ def test_kept_models_stay_until_they_are_released(mirror: Mirror, model: Path) -
     mapped = chunks()
     again = load(model)
     assert chunks() == mapped
-    # Somebody uses it: it is not kept any longer, and goes with its last user.
+    # It is used: it is not kept any longer, and goes with its last user.
     assert tetris.gpu.release() == 0
     assert held_bytes() == 6 * MIB
     assert again["layer.0"].is_ready()
@@ -341,7 +341,7 @@ def test_kept_models_stay_until_they_are_released(mirror: Mirror, model: Path) -
 
 def test_host_references_go_when_everything_has_arrived(mirror: Mirror, store: Path, model: Path) -> None:
     loaded = load(model)
-    # Nobody waits for it.
+    # Nothing waits for it.
     eventually("the store's objects are not held", lambda: held(store) == [])
     assert loaded.is_ready()
     assert loaded.resident_bytes == loaded.nbytes == 6 * MIB
@@ -508,7 +508,7 @@ def test_room_can_be_waited_for(store: Path, model: Path, tmp_path: Path) -> Non
 
 def test_what_the_store_cannot_hold(store: Path, mirror: Mirror) -> None:
     if os.geteuid() != 0:
-        pytest.skip("needs root, to become somebody who cannot write to the store")
+        pytest.skip("needs root, to become a user who cannot write to the store")
     program = """
         import json, os, sys, tetris.gpu
         os.setuid(65534)
@@ -616,7 +616,7 @@ FORK = """
         assert tensor.tobytes() == expected
         model.wait()
         assert model.is_ready()
-        # A load has a connection of its own.
+        # A load has a separate connection.
         again = tetris.gpu.load(sys.argv[1], "simulated")
         assert again["layer.0"].tobytes() == expected
         assert again["layer.0"].address != tensor.address

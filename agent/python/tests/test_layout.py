@@ -46,7 +46,7 @@ def made(sources: dict[str, torch.Tensor], build: Any, **options: Any) -> Layout
 
 @pytest.fixture(autouse=True)
 def _store(store: Path) -> None:
-    """Every test has a store of its own."""
+    """Every test has a separate store."""
 
 
 def test_one_build_and_the_others_map_it() -> None:
@@ -73,7 +73,7 @@ def test_memory_is_shared_as_it_was_and_not_beyond() -> None:
     assert tensors["qkv"][300, 0] == tensors["k"][44, 0] == tensors["transposed"][0, 300] == 7
     tensors["bias"][0] = 1
     assert tensors["other bias"][0] == 0, "equal bytes are no alias"
-    # Nobody else sees it.
+    # No one else sees it.
     other = made(sources, Build(sources)).tensors
     assert other["qkv"][300, 0] != 7
     assert other["bias"][0] == 0

@@ -23,7 +23,7 @@ _earlier: set[int] = set()
 
 @pytest.fixture(autouse=True)
 def _said(store: Path) -> None:
-    """One-time messages of the log come once in each test, which has a store of its own."""
+    """One-time messages of the log come once in each test, which has a separate store."""
     device_mirror._said.clear()
     _earlier.clear()
     _earlier.update(chunks())

@@ -85,7 +85,7 @@ def test_a_load_that_stays_private_is_told_with_the_model_and_a_remedy(store: Pa
         tetris.load(sys.argv[1]); tetris.load(sys.argv[1])
     """
     if os.geteuid() != 0:
-        pytest.skip("needs root, to be somebody else")
+        pytest.skip("needs root, to become another user")
     for one in [store, *store.rglob("*")]:
         one.chmod(0o755 if one.is_dir() else 0o644)
     for folder in [store.parent, *[one for one in path.parents if str(one).startswith("/tmp/")]]:
@@ -144,7 +144,7 @@ def test_a_store_that_is_created_after_the_first_load_is_noticed(
     assert tetris.load(path)["w"].origin == "private"
     first = tetris.agent()
     tetris.create_store(later)
-    # Nobody looks more often than once in a second.
+    # No process looks more often than once in a second.
     clock.append(clock[-1] + 0.9)
     assert tetris.agent() is first
     clock.append(clock[-1] + 0.2)

@@ -169,7 +169,7 @@ def test_creating_a_store_twice_keeps_it(store: Path, path: Path) -> None:
 
 def test_a_store_of_another_user_is_used_if_it_is_named(store: Path, path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("needs root, to give a store to somebody else")
+        pytest.skip("needs root, to give a store to another user")
     for one in [store, *store.rglob("*")]:
         os.chown(one, 65534, 65534)
     load_in_every_way(path)
@@ -178,7 +178,7 @@ def test_a_store_of_another_user_is_used_if_it_is_named(store: Path, path: Path)
 
 def test_another_user_reads_a_store_that_only_its_owner_writes(store: Path, path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("needs root, to be somebody else")
+        pytest.skip("needs root, to become another user")
     for one in [store, *store.rglob("*")]:
         one.chmod(0o755 if one.is_dir() else 0o644)
     tetris.torch.load_file(path)

@@ -227,7 +227,7 @@ def test_chosen_tensors_are_private(mirror: Mirror, path: Path) -> None:
     for wrong in ("a", b"a", 1):
         with pytest.raises(TypeError, match="private"):
             load_file(path, device="simulated", private=wrong)
-    # Nobody else sees it.
+    # No one else sees it.
     assert torch.equal(load_file(path, device="simulated")["a"], expected["a"])
 
 
@@ -418,7 +418,7 @@ def test_each_layer_waits_for_its_own_weights(mirror: Mirror, net: Net, saved: P
     assert waited.index("first.weight") < waited.index("attention.in_proj_weight") < waited.index("norm.weight")
     # A function of another module uses it.
     assert "attention.out_proj.weight" in waited
-    # Nobody has used it yet.
+    # It is not used yet.
     assert "unused.weight" not in waited and hooks(module) > 1
     module.unused(torch.zeros(8))
     assert hooks(module) == 1
@@ -830,7 +830,7 @@ def test_a_state_dict_is_released(mirror: Mirror, path: Path) -> None:
     expected = load_copied(path)
     assert release(loaded) == expected["a"].nbytes + expected["scalar"].nbytes
     assert set(loaded) == {"b", "none"}
-    # What somebody still looks at stays.
+    # What is still looked at stays.
     gc.collect()
     assert torch.equal(view, expected["a"][1:])
     del view

@@ -74,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="A classifier over HTTP.")
     parser.add_argument("--write", action="store_true", help="write the model and end")
     parser.add_argument("--port", type=int, default=8000)

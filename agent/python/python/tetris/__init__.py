@@ -8,7 +8,7 @@ Three lines::
 
 or none: ``TETRIS_PATCH=1 python serve.py`` makes ``safetensors``, and with it ``transformers`` and others, load
 through the store. The store is the one that ``TETRIS_STORE`` names, or the default of ``tetris init``. Without a store
-everything works as before, and says so once.
+everything works as before, with one message in the log.
 
 Importing this package is cheap: its parts are imported when they are used.
 """

@@ -16,7 +16,7 @@ from tetris._log import logger
 
 Mode = Literal["copy_on_write", "read_only"]
 
-#: Below this, a tensor stays private: an object of its own would take a page and a mapping in every process.
+#: Below this, a tensor stays private: a separate object would take a page and a mapping in every process.
 MIN_BYTES = 64 << 10
 
 #: Seconds between two looks for a store where there was none.
@@ -55,8 +55,8 @@ def agent() -> _native.Agent:
 
     It uses the store that the environment variable ``TETRIS_STORE`` names, or else the default one:
     ``/run/tetris/store``, but this user's own at ``/dev/shm/tetris`` where the other may only be read and no node
-    daemon serves it; ``agent().store_choice`` says why. If there is no store that can be used, it loads into private
-    memory, says so once in the log ``tetris``, and ``agent().unavailable`` says why. A store that is created later is
+    daemon serves it; ``agent().store_choice`` has the reason. Without a usable store it loads into private
+    memory, logs it once as ``tetris``, and ``agent().unavailable`` has the reason. A store that is created later is
     noticed by the next call, one second after the last look at the earliest.
 
     Files smaller than ``TETRIS_MIN_SHARED_BYTES``, 65536 by default, are not shared, and neither are files of less than
@@ -130,7 +130,7 @@ def load(
 
     Args:
         path: The file or directory.
-        mode: ``"read_only"`` tells consumers not to write, and NumPy and others do not; with ``"copy_on_write"`` they
+        mode: ``"read_only"`` forbids writes to consumers, and NumPy and others obey; with ``"copy_on_write"`` they
             may. In either case a write copies the page, 4 KiB or 2 MiB, for this process alone.
         prefault: Fill the page tables now, so that the first pass over the weights does not fault.
         threads: Threads of a first load; one per core by default.

@@ -77,7 +77,7 @@ class FirstUse:
         self._handles: list[Any] = []
         #: Modules that were outermost, with the hook of their end: few, so that others need none.
         self._ends: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
-        # A module that nobody uses any more needs no watch.
+        # A module that is no longer used needs no watch.
         self._end = weakref.finalize(module, self.stop)
         self._end.atexit = False
         for part in self._on_the_way(dict(module.named_modules(remove_duplicate=False)) if parts is None else parts):
@@ -214,7 +214,7 @@ class _Watched:
             _see(args)
             if kwargs:
                 _see(kwargs.values())
-        # As torch does with tensors of their own classes. Some may be watched further: see `on_use`.
+        # As torch does with tensors of subclasses. Some may be watched further: see `on_use`.
         others = _overriding(types)
         for other in others:
             result = other.__torch_function__(func, others, args, kwargs or {})
@@ -279,7 +279,7 @@ def _unwatch(tensor: torch.Tensor, watch: FirstUse) -> None:
 
 
 def _unwatched(tensor: Any) -> Any:
-    """Return a tensor that is used by the host, and that nobody watches any more."""
+    """Return a tensor that is used by the host, and that is no longer watched."""
     for watch in _watches.get(id(tensor), ()):
         watch.use(tensor, by_host=True)
     return tensor

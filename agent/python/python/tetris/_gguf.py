@@ -2,7 +2,7 @@
 
 llama.cpp uses a file as it is mapped, so a path in the store is all that it takes. It repacks some quantizations
 (Q4_0, Q4_K, IQ4_NL and others) into private memory when it loads them, for faster prompts. A model that is shared is
-not repacked, unless ``TETRIS_LLAMA_REPACK`` says so.
+not repacked, unless ``TETRIS_LLAMA_REPACK`` asks for it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _folder(parts: list[str], files: list[Any]) -> Shared:
 
 
 class _Folder:
-    """A folder that goes when nobody refers to it."""
+    """A folder that goes with its last reference."""
 
 
 #: Values of llama.cpp's `load_mode` with which it maps a file: automatic, mapped, mapped and locked.

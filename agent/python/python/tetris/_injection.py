@@ -45,7 +45,7 @@ def injection() -> Injection | None:
 
 
 def begin(folder: str) -> Callable[[ModuleType], None] | None:
-    """Patch this interpreter if the environment says so, and return what patches a library that was imported.
+    """Patch this interpreter if the environment asks for it, and return what patches a library that was imported.
 
     Called once, from `folder`, before the first of those libraries runs. Writes one line if the image's libraries are
     older than those that the package works with, and leaves them as they are.

@@ -193,7 +193,7 @@ def add_to_kernels(
 
 
 def kernels_of(path: str | os.PathLike[str]) -> tuple[str, KernelTrace] | None:
-    """Return a trace and its file; `None` without any that fits, and the log says why.
+    """Return a trace and its file; `None` without any that fits, and the log has the reason.
 
     Args:
         path: A model's file or directory, or a kernels file.

@@ -67,7 +67,7 @@ def _operator(name: str) -> Any:
     function = getattr(found, overload)
     schema = function._schema
     values = (*schema.arguments, *schema.returns)
-    # TorchScript has functions of its own by this namespace, without kernels.
+    # TorchScript has functions in this namespace, without kernels.
     if not any("Tensor" in str(value.type) for value in values) or not torch._C._dispatch_has_kernel(function.name()):
         raise UnknownError
     return function

@@ -4,7 +4,7 @@ Flow:
     1. The trace is read, if those who may write it are trusted with the model (:mod:`tetris._trace_trust`).
     2. Calls are left out whose operator is not permitted, whose arguments the operator's schema does not have, and
        those that are too large (:mod:`tetris._kernels_call`).
-    3. Processes of their own try the others (:mod:`tetris._kernels_trial`), unless an earlier trial is known.
+    3. Separate processes try the others (:mod:`tetris._kernels_trial`), unless an earlier trial is known.
     4. This process makes the calls that ended well and soon.
 """
 

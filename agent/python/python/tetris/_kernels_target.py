@@ -59,7 +59,7 @@ def device_memory(module: Any, index: int, room: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out warnings: nobody asked for these calls."""
+    """Leave out warnings: no user asked for these calls."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""Trials of the calls of a trace of kernels, in processes of their own.
+"""Trials of the calls of a trace of kernels, in separate processes.
 
 A call of an operator may end a process by a signal, or compute for minutes, and neither can be stopped from within. So
 a process loads only kernels of calls that another has made: they ended, soon, within the limit of memory.

@@ -4,8 +4,8 @@ torch copies each tensor into private memory of the module. If the tensor came f
 module then takes a separate mapping of the same object instead, so that changes of the weights of the module
 do not reach the state dict, nor the other way round.
 
-A module whose weights are in memory of the GPU mirror gets private memory first: torch would write to what nobody may
-write to.
+A module whose weights are in memory of the GPU mirror gets private memory first: torch would write to
+memory that no process may write to.
 """
 
 # Imported while torch is, so torch is imported where it is needed.
@@ -87,7 +87,7 @@ def _share_copied(module: torch.nn.Module, state_dict: Any) -> None:
 
 
 def _mapped_again(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return a tensor over a mapping of its own of the same object; `None` if the tensor is not as in the store."""
+    """Return a tensor over a separate mapping of the same object; `None` if the tensor is not as in the store."""
     import torch
 
     from tetris import _native

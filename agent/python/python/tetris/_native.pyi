@@ -26,7 +26,7 @@ class Agent:
         Files smaller than `min_shared_bytes` are not shared; the default is as of :func:`tetris.agent`.
 
         Raises:
-            StoreError: There is no usable store; the subclass says why.
+            StoreError: There is no usable store; the subclass has the reason.
         """
 
     @staticmethod
@@ -134,7 +134,7 @@ class Agent:
         """Return what `transform` in its `version` makes of the bytes `source_id`: from the store, or by `make`.
 
         `transform`, of at most 4,096 bytes, names the operation with its parameters. `make` runs at most once. What
-        the store cannot take is returned in private memory, and `private_reason` says why.
+        the store cannot take is returned in private memory, and `private_reason` has the reason.
 
         Raises:
             ValueError: `source_id` is not 64 hexadecimal digits, or the name is too long.
@@ -155,7 +155,7 @@ class Agent:
         """Return the layout of a key: attached, or what `build` returns, recorded for others.
 
         `sources` are ids by name. `build` runs at most once. A layout that the store cannot hold as a whole is
-        returned as it was built, and `private_reason` says why.
+        returned as it was built, and `private_reason` has the reason.
 
         Raises:
             ValueError: A source is not 64 hexadecimal digits, or the key cannot be recorded.
@@ -393,7 +393,7 @@ class DeviceRegistry:
         """
 
     def release(self) -> int:
-        """Give kept models back that nobody uses; return the bytes of device memory that are no longer mapped."""
+        """Give unused kept models back; return the bytes of device memory that are no longer mapped."""
 
     def devices(self, agent: Agent, timeout: float | None = None) -> list[GpuDevice]:
         """Return the mirror's devices, with their names in this process if it has initialized CUDA.
@@ -702,7 +702,7 @@ def create_store(path: _Path, *, allow_other_file_systems: bool = False) -> None
     The command ``tetris init`` does the same, and can mount a tmpfs with 2 MiB pages.
 
     Raises:
-        StoreError: The directory cannot be one; the subclass says why.
+        StoreError: The directory cannot be one; the subclass has the reason.
     """
 
 def diagnose(

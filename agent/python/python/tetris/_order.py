@@ -15,7 +15,7 @@ Version 2 is a trace (:mod:`tetris._trace`), which :func:`tetris.torch.record_or
 
 Names are those of the model's file. Names that it does not have are passed over, what is not named comes last. A trace
 of other content than the file's is passed over. An order is advice: whatever is wrong with its file, the load goes on
-without it and the log ``tetris`` says why.
+without it and the log ``tetris`` has the reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SUFFIX = ".order.json"
 
 
 class OrderError(ValueError):
-    """An order file that is none; the message says why."""
+    """An order file that is none; the message has the reason."""
 
 
 def order_for(

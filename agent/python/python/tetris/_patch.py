@@ -69,7 +69,7 @@ def patch() -> None:
 
     Works before and after safetensors, transformers, ``tetris.torch`` or others were imported: names that they have
     taken from safetensors are replaced as well. ``TETRIS_PATCH=1`` in the environment does the same at start-up,
-    without a change to the program. :func:`patch_status` tells what is patched.
+    without a change to the program. :func:`patch_status` lists what is patched.
     """
     _patch("call")
 
@@ -102,7 +102,7 @@ def at_injection() -> None:
 
 
 def at_import() -> None:
-    """Patch if the environment says so and the interpreter did not at its start. Never fails."""
+    """Patch if the environment asks for it and the interpreter did not at its start. Never fails."""
     _patch_as_environment("import")
 
 

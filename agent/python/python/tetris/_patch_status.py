@@ -29,7 +29,7 @@ class PatchStatus(NamedTuple):
     variable: str | None
     #: Functions and classes of modules that have been imported, by name: true if they load through the store.
     functions: dict[str, bool]
-    #: The reasons that programs are not patched as the environment says, each with its remedy.
+    #: The reasons that programs are not patched as the environment asks, each with its remedy.
     problems: tuple[str, ...]
 
 
@@ -45,7 +45,7 @@ def patch_status() -> PatchStatus:
 
 
 def problems() -> list[str]:
-    """Return the reasons that programs are not patched as the environment says, each with its remedy."""
+    """Return the reasons that programs are not patched as the environment asks, each with its remedy."""
     found = []
     active = _patch.is_active()
     try:

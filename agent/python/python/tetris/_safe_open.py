@@ -188,7 +188,7 @@ class safe_open:
             return self._loaded
 
     def _give(self, name: str) -> _native.Tensor | None:
-        """Return a tensor, over memory that nobody else has where safetensors would copy."""
+        """Return a tensor, over private memory where safetensors would copy."""
         with self._lock:
             if self._independent:
                 if name in self._given:
@@ -361,7 +361,7 @@ class Slice:
 
     def _shares(self, index: Any) -> bool:
         if self._opened._torch:
-            # Elements of half a byte have a shape of their own in torch.
+            # Elements of half a byte have another shape in torch.
             return self._dtype != "F4" or 0 in self._shape
         if self._opened._numpy_types is None:
             return True

@@ -63,7 +63,7 @@ def share_module_(module: torch.nn.Module, *, min_bytes: int = MIN_BYTES) -> Sha
     Every process hashes its weights once, at some GB/s; :func:`tetris.derived` saves that too.
 
     Args:
-        module: The module, which is changed in place. Nobody may write to its tensors meanwhile.
+        module: The module, which is changed in place. No thread may write to its tensors meanwhile.
         min_bytes: Tensors below this many bytes stay private.
 
     Returns:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Tested(NamedTuple):
     """Versions of a library."""
 
-    #: The oldest that the package accepts, if it says one.
+    #: The oldest that the package accepts, if it states one.
     oldest: str | None
     #: The one that the tests run with.
     newest: str

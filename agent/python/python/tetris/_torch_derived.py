@@ -32,7 +32,7 @@ def derived(tensor: torch.Tensor, name: str, fn: Callable[[torch.Tensor], Any], 
         tensor: A dense tensor on the CPU.
         name: What `fn` does, with its parameters; at most 4,000 bytes.
         fn: A deterministic function that returns a tensor, a tuple of tensors, or a dictionary of them, on the CPU.
-            It runs only if nobody has run it before on this node.
+            It runs only if no process has run it before on this node.
         version: Raise it when `fn` gives other values than before.
 
     Returns:

@@ -56,7 +56,7 @@ class Layout:
 
         Nothing may write to these tensors: see `docs/gpu.md`. They stay on the device as long as any of them, a view or
         a storage lives. Without a mirror, or if it has no room, they are copied to the device; the log ``tetris`` says
-        so once, :func:`device_loads` counts it, and ``copied_reason`` says why. It returns when all have arrived.
+        so once, :func:`device_loads` counts it, and ``copied_reason`` has the reason. It returns when all have arrived.
 
         Args:
             device: A GPU, or ``"simulated"`` for the host memory of a mirror that runs without one.
@@ -91,7 +91,7 @@ def layout(
     Args:
         transform: What is made of the sources, by which engine.
         build: Returns the tensors by name, on the CPU or a GPU; or these and attributes, which are bytes by name. It
-            runs only if nobody has run it before on this node. Other processes that ask for the same layout wait
+            runs only if no process has run it before on this node. Other processes that ask for the same layout wait
             meanwhile.
         sources: The tensors that it is made of, or their ids, such as :func:`tetris.Agent.file_id` returns.
         conditions: What else the result depends on: versions of libraries, the processor's features, the place in a

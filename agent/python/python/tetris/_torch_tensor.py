@@ -48,7 +48,7 @@ def as_torch(tensor: _native.Tensor, mode: Mode) -> torch.Tensor | None:
     """Return a tensor over the same memory, which keeps it; ``None`` if torch has no such element type or shape.
 
     The memory must be mapped copy-on-write, whatever the mode: torch has no tensors that cannot be written to, and
-    a write that gets past :class:`ReadOnlyTensor` must hurt nobody.
+    a write that gets past :class:`ReadOnlyTensor` must hurt no other process.
     """
     name, nbytes = tensor.dtype, tensor.nbytes
     if nbytes and name in BY_DLPACK:

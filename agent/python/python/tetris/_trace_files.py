@@ -1,6 +1,6 @@
 """Files of traces: beside the model, or in the user's cache, read from hostile bytes and written at once.
 
-A trace is advice. Whatever is wrong with its file, it is passed over, and the log ``tetris`` says why. So is a file
+A trace is advice. Whatever is wrong with its file, it is skipped, and the log ``tetris`` has the reason. So is a file
 that others than the model's owner may have written (:mod:`tetris._trace_trust`).
 """
 
@@ -121,7 +121,7 @@ class TraceFiles(Generic[T]):
 
     def attempt(self, path: str, model: str | os.PathLike[str] | None, *, missing_ok: bool) -> T | None:
         """Return the trace in a file about a model; `None` of a file that is missing, none, or not to be trusted, and
-        the log says why.
+        the log has the reason.
         """
         try:
             return self._read(path, model=path if model is None else model)
@@ -241,7 +241,7 @@ def read_bytes(path: str | os.PathLike[str], *, model: str | os.PathLike[str] | 
             raise ValueError(f"{path} is not a regular file")
         if model is not None:
             check_writers(path, status, None if model == path else model)
-        # Python takes memory for as many bytes as it is told to read.
+        # Python takes memory for as many bytes as it is asked to read.
         text = file.read(min(status.st_size, MAX_BYTES) + 1)
     if len(text) > MAX_BYTES:
         raise ValueError(f"{path} is longer than {MAX_BYTES} bytes")

@@ -127,7 +127,7 @@ def record_initialization(
             recorded.module = build(request)
 
     Tensors that differ between recorded initializations, such as adapters and weights that they were merged into, are
-    dynamic: loads of the file to a device give each process a copy of its own of them. Contents are compared, not
+    dynamic: loads of the file to a device give each process a private copy of them. Contents are compared, not
     names: it reads all tensors of the module that were not loaded through this package.
 
     Args:

@@ -3,7 +3,7 @@
 `from_pretrained` takes tensors as they are in the file, which the store shares, and makes others of them: cast to
 another element type, merged (experts of a mixture), read from ``.bin`` files. Those would be private in every process.
 
-- A cast is a derived tensor: one process of the node casts, the others find the result, and nobody hashes.
+- A cast is a derived tensor: one process of the node casts, the others find the result, and no process hashes.
 - What goes to a CUDA device comes from the node's GPU mirror, if all of the model goes there
   (:mod:`tetris._device.plan`).
 - What else is private when the model is there is put into the store (:mod:`tetris._from_pretrained`).

@@ -67,7 +67,7 @@ class GpuDevice(TypedDict):
     #: The product's name.
     name: str
     total_bytes: int
-    #: What nobody has taken at the moment.
+    #: Bytes not taken at the moment.
     free_bytes: int
     #: What the mirror may take.
     capacity_bytes: int
@@ -126,7 +126,7 @@ class GpuStatus(TypedDict):
     uuid: str
     #: What the mirror may take at present.
     capacity_bytes: int
-    #: What of that has no chunk. Models that nobody holds leave for others beyond it.
+    #: What of that has no chunk. Models without holders leave for others beyond it.
     free_bytes: int
     #: Rate of the link from the host; `None` until it is measured or configured.
     bytes_per_second: int | None

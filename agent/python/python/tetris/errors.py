@@ -22,7 +22,7 @@ class NotAStoreError(StoreError):
 
 
 class UntrustedStoreError(StoreError):
-    """The default store belongs to another user, and nobody named it."""
+    """The default store belongs to another user, and was not named."""
 
 
 class StoreVersionError(StoreError):
@@ -86,7 +86,7 @@ class ChangedError(LoadError):
 
 
 class DuplicateTensorError(LoadError):
-    """A tensor is in two files of the model, and no index says which one counts."""
+    """A tensor is in two files of the model, and no index names the one that counts."""
 
 
 class MissingTensorError(LoadError):
@@ -102,7 +102,7 @@ class OutOfMemoryError(LoadError, MemoryError):
 
 
 class GpuUnavailableError(Error, RuntimeError):
-    """The node's GPU mirror gives no device memory; the message says why. The weights can be loaded as without it."""
+    """The node's GPU mirror gives no device memory; the message has the reason. The weights load as without it."""
 
 
 class ReadOnlyTensorError(Error, RuntimeError):

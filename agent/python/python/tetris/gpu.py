@@ -46,7 +46,7 @@ _registry = _native.DeviceRegistry()
 
 
 def _after_fork() -> None:
-    """A child has a connection of its own for each model that it loads."""
+    """A child has a separate connection for each model that it loads."""
     global _registry
     _registry = _native.DeviceRegistry()
 
@@ -213,9 +213,9 @@ def prefetch(
 def status(device: str | int = 0) -> GpuStatus:
     """Return the state of a device: its memory, its links, what is on its way, and this process's models.
 
-    The mirror tells of no model that this process has not named by :func:`load`, :func:`load_memories` or
+    The mirror reports no model that this process has not named by :func:`load`, :func:`load_memories` or
     :func:`prefetch`; the latest 1,024 of these are listed, with those that are no longer on the device. Bytes of all
-    other models that are on their way are told as one number, of model `None`.
+    other models that are on their way are one number, of model `None`.
 
     Args:
         device: As of :func:`prefetch`; ``"cuda"`` and ``"simulated"`` are the mirror's first device.
@@ -237,7 +237,7 @@ def usage() -> GpuUsage:
 
 
 def release() -> int:
-    """Give models back that were loaded with ``keep=True`` and that nobody uses any more.
+    """Give models back that were loaded with ``keep=True`` and that are no longer used.
 
     Returns:
         The bytes of device memory that are no longer mapped here. The mirror may keep the model until it needs room.

@@ -1,4 +1,4 @@
-"""``safetensors.numpy`` through the store: arrays over shared memory that nobody can write to.
+"""``safetensors.numpy`` through the store: read-only arrays over shared memory.
 
 ::
 
@@ -49,7 +49,7 @@ def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dic
         try:
             model = agent().load(filename)
         except (LoadError, TypeError, ValueError):
-            pass  # safetensors says what is wrong, or knows better
+            pass  # safetensors reports what is wrong, or knows better
         else:
             log_load(filename, model)
             found = {name: as_numpy(tensor) for name, tensor in model.items()}
@@ -63,7 +63,7 @@ def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dic
 
 
 class safe_open(_safe_open.safe_open):
-    """Open a safetensors file for arrays over shared memory that nobody can write to; see :class:`tetris.safe_open`.
+    """Open a safetensors file for read-only arrays over shared memory; see :class:`tetris.safe_open`.
 
     The element types of ``ml_dtypes`` are understood as well.
     """

@@ -65,7 +65,7 @@ class InferenceSession(onnxruntime.InferenceSession):
         **kwargs: As for ONNX Runtime.
 
     Whatever cannot be shared is left to plain ONNX Runtime, with one warning to the logger ``tetris``;
-    :attr:`sharing` says which it was.
+    :attr:`sharing` names it.
 
     Raises:
         ValueError: `weights` is none of the four.
@@ -102,7 +102,7 @@ class InferenceSession(onnxruntime.InferenceSession):
             # Where plain ONNX Runtime fails as well, the error is its own, and there is nothing to warn of.
             super().__init__(path_or_bytes, sess_options, providers, provider_options, **kwargs)
             self.sharing = Sharing(None, reason=_reason(failure))
-            # Of a store that is missing, the process's own agent has told already.
+            # Of a store that is missing, the process's own agent has logged it already.
             level = logging.INFO if isinstance(failure, NoStore) and agent is None else logging.WARNING
             told = "%s: plain ONNX Runtime, nothing is shared: %s"
             logger.log(level, told, _name(path_or_bytes), self.sharing.reason)

@@ -85,7 +85,7 @@ def load_file(
 
     On a CUDA device, tensors are in the memory that the node's GPU mirror holds for all processes. Nothing may write
     to it: see `docs/gpu.md`. Without a mirror, or if it has no room, they are copied to the device; the log
-    ``tetris`` says so once, and :func:`device_loads` counts it.
+    ``tetris`` has one message, and :func:`device_loads` counts it.
 
     Args:
         filename: The file.
@@ -124,7 +124,7 @@ def load_file(
             else:
                 model = loader.load(filename, mode="copy_on_write")
         except (LoadError, TypeError, ValueError):
-            pass  # safetensors says what is wrong, or knows better
+            pass  # safetensors reports what is wrong, or knows better
         else:
             if model is None:
                 return load_original(filename, backend)
@@ -168,7 +168,7 @@ def load_model(
         overlap: Return before all weights have come to the device. Each is waited for when it is used first; see
             :func:`wait` for what needs a wait for all before.
         order: In which order tensors come to the device; as of :func:`load_file`.
-        private: Of which tensors the module is to have copies of its own; as of :func:`load_file`.
+        private: Of which tensors the module is to have private copies; as of :func:`load_file`.
 
     Returns:
         The missing and the unexpected names.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "LoadedKernels", "Pool", "WarmError", "load_kernels"]
 
-#: Longest wait for a process to become ready, and for one to end after it was told to, in seconds.
+#: Longest wait for a process to become ready, and for one to end after the request, in seconds.
 READY_S, END_S = 600.0, 5.0
 #: Longest time in which a process loads the kernels of all models, in seconds; then others start without them.
 KERNELS_S = 300.0
@@ -127,7 +127,7 @@ class Pool:
         device: ``"cuda:0"`` and the like: processes have its context.
         kernels: Models whose kernels each process loads on the device, as of :func:`load_kernels`, before it calls
             `prepare`: files, directories, or kernels files. It needs `device`. A model without a kernels file that can
-            be used is passed over, and the log says why. After a process that ends meanwhile, or takes 300 s, the next
+            be used is skipped, and logged. After a process that ends meanwhile, or takes 300 s, the next
             ones load no kernels, and become ready without them.
         prepare: ``"module:function"``, which each process calls before it is ready.
         memory_bytes: Most private memory of all ready processes together, in bytes. With less, fewer are ready, and at
@@ -349,7 +349,7 @@ def load_kernels(
     PyTorch and kind of device: the user's cache keeps the outcome. On a GPU that process has a context for the time of
     the trial, some hundred megabytes of its memory. This process makes the calls that ended well there, within 10 s
     each. After 120 s no further call begins. A file that is missing, broken, of another version, of other content than
-    the model's, or of another type of device is passed over, and the log ``tetris`` says why.
+    the model's, or of another type of device is passed over, and the log ``tetris`` has the reason.
 
     Args:
         path: The model's file or directory, or a kernels file.

@@ -59,7 +59,7 @@ def initialized(uri: str, models: Path) -> Path:
 
 
 def check(model: Model, paths: list[Path], store: Store, tmp_path: Path) -> None:
-    """Servers, each with a path of its own, hold one copy, and leave nothing behind."""
+    """Servers, each with separate paths, hold one copy, and leave nothing behind."""
     with ExitStack() as stack:
         servers = [
             stack.enter_context(Server(KSERVE, model._replace(path=path), store, tmp_path / f"log{place}"))
@@ -159,7 +159,7 @@ def test_sample_is_what_kserve_describes_and_gets_the_package() -> None:
     (container,) = runtime.spec.containers
     assert runtime.spec.labels["tetris.dev/inject"] == "python"
     assert runtime.spec.annotations["tetris.dev/containers"] == container.name
-    # Errors are told apart.
+    # Errors are distinguished.
     wrong = {**documents["serving-runtime"], "spec": {**documents["serving-runtime"]["spec"], "label": {}}}
     with pytest.raises(AssertionError, match="label"):
         made(wrong, "V1alpha1ServingRuntime", "ServingRuntime")

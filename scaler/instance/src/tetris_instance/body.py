@@ -70,7 +70,7 @@ class Bodies:
         except ClientDisconnect:
             raise ClientGone from None
         finally:
-            # The tensors that are made from the body have a budget of their own.
+            # The tensors that are made from the body have a separate budget.
             self._room += taken
         return b"".join(chunks)
 

@@ -58,7 +58,7 @@ class MirroredFile:
             file: The file, as it was opened.
             name: The tensor.
             mode: How it may be used.
-            device: Where it is wanted, if the caller says so.
+            device: Where it is wanted, if the caller chose.
         """
         if not (self._implied if device is None else self.is_on(device)):
             return None

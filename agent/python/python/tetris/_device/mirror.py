@@ -52,7 +52,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def device_loads() -> DeviceLoads:
-    """Return how models came to devices in this process so far: from the GPU mirror, or by copies of its own."""
+    """Return how models came to devices in this process so far: from the GPU mirror, or by separate copies."""
     with _lock:
         return replace(_loads)
 
@@ -86,7 +86,7 @@ def open_mirrored(
 ) -> _native.DeviceModel | None:
     """Return the mirror's model for a file or directory; `None` if it is to be loaded without the mirror.
 
-    The log says why, once for each device, and :func:`device_loads` counts it.
+    The log has the reason, once for each device, and :func:`device_loads` counts it.
 
     Args:
         path: The file or directory.

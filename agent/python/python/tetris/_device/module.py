@@ -143,7 +143,7 @@ class Placed(NamedTuple):
     unexpected: list[str]
     #: Names under which the module has the given memory itself.
     as_given: set[str]
-    #: The module's after it: code of its own may have changed what there is.
+    #: The module's after it: its code may have changed what there is.
     slots: Slots
 
 
@@ -326,7 +326,7 @@ def _release_module(module: torch.nn.Module) -> int:
 
 
 def private_(module: torch.nn.Module, names: Private = True) -> int:
-    """Give a module copies of its own of parameters and buffers that are in the mirror's memory.
+    """Give a module separate copies of parameters and buffers that are in the mirror's memory.
 
     For what is to be written to: weights that are trained, or that adapters are merged into. Parameters stay the same
     objects, and ties stay ties.

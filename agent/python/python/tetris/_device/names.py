@@ -38,7 +38,7 @@ def mirror_device(device: Any) -> str | None:
         known = torch.device(device)
     except (RuntimeError, TypeError):
         return None
-    # Without a driver, torch says so when it copies.
+    # Without a driver, torch fails when it copies.
     if known.type != "cuda" or torch.version.cuda is None or not torch.cuda.is_available():
         return None
     return f"cuda:{torch.cuda.current_device() if known.index is None else known.index}"

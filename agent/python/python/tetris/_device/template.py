@@ -59,7 +59,7 @@ def wanted(text: str) -> float | bool | None:
 
 
 def keep_as_asked(path: Any, device: str, order: Sequence[str] | None) -> None:
-    """Have the mirror keep the prefix of a model that was loaded, if the environment says so. Does not wait."""
+    """Have the mirror keep the prefix of a model that was loaded, if the environment asks for it. Does not wait."""
     try:
         ttft = wanted(os.environ.get(VARIABLE, ""))
     except ValueError as error:
@@ -72,7 +72,7 @@ def keep_as_asked(path: Any, device: str, order: Sequence[str] | None) -> None:
         if key in _asked:
             return
         _asked.add(key)
-    # Nobody waits for it, least of all the first token.
+    # Nothing waits for it, least of all the first token.
     threading.Thread(target=_keep, args=(key, ttft, order), name="tetris-template", daemon=True).start()
 
 

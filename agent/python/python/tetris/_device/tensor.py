@@ -117,7 +117,7 @@ def require_private(private: Any) -> None:
 
 
 def make_private(tensor: torch.Tensor) -> int:
-    """Let a tensor have memory of its own if it is in the mirror's; return the bytes that were copied."""
+    """Give a tensor separate memory if it is in the mirror's; return the bytes that were copied."""
     with torch.no_grad():
         data = tensor.data
         if not is_mirrored(data):

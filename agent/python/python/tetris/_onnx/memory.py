@@ -16,7 +16,7 @@ def _malloc_trim() -> Callable[[int], int] | None:
 def trim() -> None:
     """Give freed memory back to the kernel.
 
-    ONNX Runtime packs each weight to find the packed data that it was given, and optimizers lay weights out anew; both
+    ONNX Runtime packs each weight to find the packed data that it was given, and optimizers reorder weights; both
     free what they no longer need, and glibc would keep tens of MiB of it in every process.
     """
     if (malloc_trim := _malloc_trim()) is not None:

@@ -158,7 +158,7 @@ def entry(options: onnxruntime.SessionOptions | None, key: str) -> str:
 def copy(options: onnxruntime.SessionOptions | None) -> onnxruntime.SessionOptions:
     """Options with the same settings, which may be changed without the caller's noticing.
 
-    ONNX Runtime has no copy of its own. A session has one of the options it was made from, so an empty session is
+    ONNX Runtime has no separate copy. A session has one of the options it was made from, so an empty session is
     made, which is never initialized. Custom operators and providers that were added to the options are not in it.
     """
     if options is None:

@@ -48,7 +48,7 @@ def parts(graph: Any, memories: Iterable[Any], plan: Plan) -> Any:
 
 
 def refusal(reason: str) -> Any:
-    """Return the layout of a model that is not rewritten, so that nobody parses it again."""
+    """Return the layout of a model that is not rewritten, so that it is not parsed again."""
     return [], {_REASON: reason.encode()}
 
 
@@ -56,7 +56,7 @@ def held(layout: Any, path_of: Callable[[Any], str]) -> Held:
     """Read a layout.
 
     Raises:
-        Unsupported: It says that the model is not rewritten.
+        Unsupported: The layout is that of a model that is not rewritten.
     """
     attributes = layout.attributes
     if _REASON in attributes:

@@ -79,7 +79,7 @@ class Request:
                 "prepacked", "optimized needs options that can be read: tetris.onnxruntime.SessionOptions", True
             )
         if self.packs and not host_only:
-            # They copy the initializers to their device, or pack in ways of their own.
+            # They copy the initializers to their device, or pack differently.
             self._lower("private_prepacked", "prepacked data is shared for the CPU provider alone", False)
         if self.weights == "prepacked" and no_packing:
             self._lower("unpacked", "the options have prepacking off", False)
@@ -107,7 +107,7 @@ class Request:
             try:
                 return cache.hold(agent, source, *self._transform(source))
             except (Unsupported, NoRoom) as error:
-                # Also so where the model itself is to blame: then the next attempt says so again.
+                # Also so where the model itself is to blame: then the next attempt reports it again.
                 self._lower("private_prepacked", f"prepacked data cannot be shared: {error}", True)
         return cache.hold(agent, source, *self._transform(source))
 

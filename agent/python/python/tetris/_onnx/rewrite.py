@@ -14,7 +14,7 @@ from tetris._onnx.errors import Unavailable
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-#: A tensor of at least this length is an object of its own, shared with every other file that has it.
+#: A tensor of at least this length is a separate object, shared with every other file that has it.
 OBJECT_MIN_BYTES = 64 * 1024
 
 #: A shorter tensor stays in the graph, where shape inference and optimizers look for constants. Those in between go

@@ -60,7 +60,7 @@ def movable(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
     """The tensors that can be external data for ONNX Runtime: initializers, and the values of Constant nodes.
 
     Yields each with its name; for those of nested graphs, and of Constant nodes, the empty string, because such a
-    name says nothing outside its graph. The order is that of the file.
+    name has no meaning outside its graph. The order is that of the file.
     """
     yield from _of_graph(model.graph, outermost=True)
 

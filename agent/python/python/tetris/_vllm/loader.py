@@ -35,7 +35,7 @@ class TetrisModelLoader(BaseModelLoader):
     """Loads the weights that an engine runs on from the node's store.
 
     The first engine of the node loads as vLLM does, and publishes its final weights: fused, cast, repacked. All others
-    map them. Whatever cannot be shared is loaded as vLLM does, and a warning says why.
+    map them. Whatever cannot be shared is loaded as vLLM does, and a warning has the reason.
 
     On a GPU, engines map them from the node's GPU mirror.
 
@@ -166,7 +166,7 @@ class _Load:
         return f"{layout.origin}, and {'copied to' if self._is_copied else 'mapped on'} {self._mirror}"
 
     def _exchanged(self, model: torch.nn.Module, layout: Layout) -> torch.nn.Module:
-        """Return the model that was built, over the tensors of a layout in the place of its own."""
+        """Return the model that was built, over the tensors of a layout in place of the loaded ones."""
         # Here, where the model is as vLLM has made it if they do not fit.
         changes = state.Changes.of(model, layout.tensors, layout.attributes)
         self.built = None
@@ -200,7 +200,7 @@ class _Load:
 
     def _attached(self, layout: Layout) -> torch.nn.Module:
         with set_default_torch_dtype(self._model_config.dtype):
-            # On the CPU its weights are memory that nobody has touched: they take no room.
+            # On the CPU its weights are untouched memory: they take no room.
             with self._device, nullcontext() if self._mirror is None else hollow_parameters():
                 model = create_model(self._stock, self._vllm_config, self._model_config, self._prefix)
             state.write(model, self._placed(layout), layout.attributes)

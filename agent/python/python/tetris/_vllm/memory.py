@@ -16,7 +16,7 @@ def count_shared_pages_once() -> None:
     """Have vLLM's CPU worker count each page that processes share in parts, and not in whole for each of them.
 
     The worker takes what the process holds from its share of the machine, and gives the rest to the cache. Pages of the
-    store are counted in whole for each process otherwise, as if each had a copy of its own.
+    store are counted in whole for each process otherwise, as if each had a private copy.
     """
     from vllm.v1.worker import cpu_worker
 

@@ -1,6 +1,6 @@
 """Linear layers over weights that oneDNN has packed, in memory that processes share.
 
-vLLM packs the weights of a CPU's linear layers into memory of its own extension, where nobody can share them. Here
+vLLM packs the weights of a CPU's linear layers into memory of its extension, where they cannot be shared. Here
 torch's oneDNN packs them, and what it has packed are bytes: another process attaches them where they lie.
 """
 
@@ -83,7 +83,7 @@ class PackedLinear:
         """Return the function over packed bytes in `content`.
 
         Raises:
-            ValueError: The bytes are not what the description says.
+            ValueError: The bytes do not match the description.
         """
         dtype, shape = _DTYPES[description["dtype"]], [int(size) for size in description["shape"]]
         if len(shape) != 2:
@@ -116,7 +116,7 @@ _FORM = struct.Struct("<2i12qi")
 
 @functools.cache
 def _form_of_another(dtype: torch.dtype) -> bytes:
-    """Return the form of a small weight, which tells what forms are like in this oneDNN."""
+    """Return the form of a small weight, which shows the forms of this oneDNN."""
     packed = torch.ops.mkldnn._reorder_linear_weight(torch.zeros(64, 64, dtype=dtype), _ROWS)
     return bytes(torch.ops.mkldnn._get_mkldnn_serialized_md(packed).numpy())
 

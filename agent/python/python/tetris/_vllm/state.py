@@ -12,7 +12,7 @@ from tetris._vllm.packed import PackedLinear
 
 #: The attribute of a layout that holds the description.
 DESCRIPTION = "state"
-#: What torch.nn.Module itself keeps in its `__dict__`, and which has names of its own here or is no state.
+#: What torch.nn.Module itself keeps in its `__dict__`, and which has other names here or is no state.
 _OF_MODULES = frozenset(torch.nn.Module().__dict__)
 #: How deep objects of vLLM that a layer holds are looked into: its method, and that one's kernel.
 _DEPTH = 3
@@ -33,7 +33,7 @@ class Before:
         """Return the attributes of modules that have changed, by module.
 
         Raises:
-            UnfitError: What has changed cannot be told from attributes of modules alone.
+            UnfitError: What has changed cannot be read from attributes of modules alone.
         """
         for helper, before in self._helpers:
             if changed := _changed(before, _frozen_attributes(helper)):

@@ -55,7 +55,7 @@ class ExecutorApp(ProtocolApp):
         device: The executor's device.
         metrics: Metrics that count requests.
         body_bytes: Maximum size of a body, in bytes.
-        token: Token of orders, which have a port of their own; `None` if they come where requests do.
+        token: Token of orders, which have a separate port; `None` if they come where requests do.
     """
 
     def __init__(self, device: Device, metrics: Metrics, body_bytes: int, token: Token | None = None) -> None:
@@ -81,11 +81,11 @@ class ExecutorApp(ProtocolApp):
         self._stopping = True
 
     def routes(self) -> list[Route]:
-        """Return the paths for requests, with those for orders if these have no port of their own."""
+        """Return the paths for requests, with those for orders if these have no separate port."""
         return [*super().routes(), *(self._order_routes() if self._token is None else [])]
 
     def orders(self) -> ASGIApp | None:
-        """Return the application for orders; `None` if they have no port of their own."""
+        """Return the application for orders; `None` if they have no separate port."""
         if self._token is None:
             return None
         return Starlette(

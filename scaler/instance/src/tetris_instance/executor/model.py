@@ -59,7 +59,7 @@ class ServedModel:
         self._wanted = False
 
     def load(self) -> None:
-        """Ask for residency, if nobody has. Does not wait for the bytes.
+        """Ask for residency, if no request has. Does not wait for the bytes.
 
         Raises:
             RequestError: There is no mirror.
@@ -85,7 +85,7 @@ class ServedModel:
             return not self._wanted
 
     def ask(self) -> None:
-        """Ask for residency, if nobody has.
+        """Ask for residency, if no request has.
 
         Raises:
             RequestError: There is no mirror.
@@ -100,7 +100,7 @@ class ServedModel:
                 raise _unavailable(self.name, error) from error
 
     def settle(self) -> None:
-        """Drop weights that nobody uses or wants."""
+        """Drop weights that are not used or wanted."""
         with self._lock:
             if not self._wanted and self._uses == 0:
                 self._drop()
@@ -159,7 +159,7 @@ class ServedModel:
                     self._weights.take(tensors)
                     self._mapped = tensors
         except Exception as error:
-            # The daemon may have ended: the next request asks anew.
+            # The daemon may have ended: the next request asks again.
             raise _unavailable(self.name, error) from error
 
     def _drop(self) -> None:

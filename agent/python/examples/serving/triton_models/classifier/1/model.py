@@ -1,4 +1,4 @@
-"""A model of Triton's Python backend, which runs each instance in a process of its own.
+"""A model of Triton's Python backend, which runs each instance in a separate process.
 
 TETRIS_PATCH=1 MODEL=classifier.safetensors tritonserver --model-repository triton_models
 
