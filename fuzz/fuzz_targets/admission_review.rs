@@ -4,12 +4,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/admission_review.rs"]
-#[allow(dead_code, reason = "the seeds and the tests use more of it")]
-mod check;
+use tetris_fuzz_checks::admission_review;
 
 fuzz_target!(|input: &[u8]| {
-    let _outcome = check::check(input);
-    let _outcome = check::check(&check::of_pod(input));
+    let _outcome = admission_review::check(input);
+    let _outcome = admission_review::check(&admission_review::of_pod(input));
 });

@@ -5,13 +5,7 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/daemon_session.rs"]
-#[allow(dead_code, reason = "the seeds and the tests use more of it")]
-mod daemon_session;
-#[path = "../checks/session.rs"]
-#[allow(dead_code, reason = "seeds name the steps")]
-mod session;
+use tetris_fuzz_checks::daemon_session;
 
 /// Longest wait for a silent server. Tests wait for what comes.
 const SHORTLY: Duration = Duration::from_millis(60);

@@ -3,13 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/hub_index.rs"]
-#[allow(dead_code, reason = "the seeds and the tests use more of it")]
-mod hub_index;
+use tetris_fuzz_checks::hub_index;
 
 thread_local! {
-    static SITE: hub_index::Site = hub_index::Site::new();
+    static SITE: hub_index::Site = hub_index::Site::default();
 }
 
 fuzz_target!(|bytes: &[u8]| {

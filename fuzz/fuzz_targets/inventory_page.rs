@@ -3,13 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/inventory_page.rs"]
-#[allow(dead_code, reason = "the seeds and the tests use more of it")]
-mod check;
-#[path = "../heap.rs"]
-mod heap;
+use tetris_fuzz_checks::inventory_page;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _judged = check::check(bytes);
+    let _judged = inventory_page::check(bytes);
 });

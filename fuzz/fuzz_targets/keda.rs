@@ -3,24 +3,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/keda.rs"]
-#[allow(dead_code, reason = "the seeds and the tests use more of it")]
-mod keda_check;
-#[path = "../../scaler/tests/it/snapshot.rs"]
-mod snapshot;
+use tetris_fuzz_checks::keda;
 
 thread_local! {
-    static SITE: keda_check::Site = {
-        let mut made = snapshot::snapshot(&[("bert", "External"), ("own", "Operator")]);
-        snapshot::decide(&mut made, "bert", 1, 2);
-        keda_check::Site::new(made)
-    };
+    static SITE: keda::Site = keda::Site::default();
 }
 
 fuzz_target!(|input: &[u8]| {
     SITE.with(|site| {
         let _status = site.check(input);
-        let _status = site.check(&keda_check::framed(input));
+        let _status = site.check(&keda::framed(input));
     });
 });

@@ -4,13 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/layout_table.rs"]
-#[allow(dead_code, reason = "the seeds and the tests use more of it")]
-mod check;
-#[path = "../heap.rs"]
-mod heap;
+use tetris_fuzz_checks::layout_table;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _judged = check::check(bytes);
+    let _judged = layout_table::check(bytes);
 });

@@ -4,13 +4,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/manifest.rs"]
-mod check;
-#[path = "../checks/manifest_repair.rs"]
-mod repair;
+use tetris_fuzz_checks::{manifest, manifest_repair};
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = check::check(bytes);
-    let _ = check::check(&repair::repaired(bytes));
+    let _ = manifest::check(bytes);
+    let _ = manifest::check(&manifest_repair::repaired(bytes));
 });

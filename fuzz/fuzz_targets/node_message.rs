@@ -4,13 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/node_message.rs"]
-#[allow(dead_code, reason = "the seeds and the tests use more of it")]
-mod check;
-#[path = "../heap.rs"]
-mod heap;
+use tetris_fuzz_checks::node_message;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _judged = check::check(bytes);
+    let _judged = node_message::check(bytes);
 });

@@ -4,13 +4,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/persisted_state.rs"]
-#[allow(dead_code, reason = "the seeds and the tests use more of it")]
-mod persisted_state;
+use tetris_fuzz_checks::persisted_state;
 
 thread_local! {
-    static SITE: persisted_state::Site = persisted_state::Site::new();
+    static SITE: persisted_state::Site = persisted_state::Site::default();
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,12 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/header.rs"]
-mod check;
-#[path = "../heap.rs"]
-mod heap;
+use tetris_fuzz_checks::safetensors_header;
 
 fuzz_target!(|file: &[u8]| {
-    let _ = check::check(file);
+    let _ = safetensors_header::check(file);
 });

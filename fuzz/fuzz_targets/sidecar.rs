@@ -3,15 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/manifest_repair.rs"]
-mod manifest_repair;
-#[path = "../checks/sidecar.rs"]
-#[allow(dead_code, reason = "the seeds and the tests use more of it")]
-mod sidecar;
+use tetris_fuzz_checks::sidecar;
 
 thread_local! {
-    static SITE: sidecar::Site = sidecar::Site::new();
+    static SITE: sidecar::Site = sidecar::Site::default();
 }
 
 fuzz_target!(|bytes: &[u8]| {

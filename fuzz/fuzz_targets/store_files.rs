@@ -4,18 +4,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/store_files.rs"]
-#[allow(dead_code, reason = "the seeds and the tests use more of it")]
-mod check;
+use tetris_fuzz_checks::store_files;
 
 thread_local! {
-    static SITE: check::Site = check::Site::new();
+    static SITE: store_files::Site = store_files::Site::default();
 }
 
 fuzz_target!(|input: &[u8]| {
     SITE.with(|site| {
         let _judged = site.check(input);
-        let _judged = site.check(&check::repaired(input));
+        let _judged = site.check(&store_files::repaired(input));
     });
 });

@@ -4,11 +4,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../checks/wire.rs"]
-mod check;
+use tetris_fuzz_checks::wire;
 
 fuzz_target!(|input: &[u8]| {
-    let _ = check::check(input);
-    let _ = check::check(&check::repaired(input));
+    let _ = wire::check(input);
+    let _ = wire::check(&wire::repaired(input));
 });

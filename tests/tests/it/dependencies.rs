@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 31] = [
+const MAY: [(&str, &[&str]); 32] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
@@ -141,6 +141,7 @@ const MAY: [(&str, &[&str]); 31] = [
         &["tetris-conventions", "tetris-service-kit"],
     ),
     ("tetris-deploy-tests", ANYTHING),
+    ("tetris-fuzz-checks", ANYTHING),
     ("tetris-attacks", ANYTHING),
     ("tetris-container-tests", ANYTHING),
     ("tetris-tests", ANYTHING),

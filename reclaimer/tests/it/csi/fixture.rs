@@ -26,8 +26,8 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
-use crate::namespace::{self, Place};
 use tetris_test_support::api::{Api, POD_UID};
+use tetris_test_support::mounts::{self, Place};
 
 /// Longer than anything here takes, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_mins(1);
@@ -40,12 +40,12 @@ pub struct Host {
 impl Host {
     /// In a mount namespace of this thread; `None` for who is not root.
     pub fn new() -> Option<Self> {
-        namespace::enter().then(|| {
-            let dir = Place::new();
+        mounts::enter().then(|| {
+            let dir = Place::default();
             let host = Self { dir };
             for place in [host.kubelet(), host.tmpfs()] {
-                namespace::tmpfs(&place, "size=16m");
-                namespace::propagation(&place, MsFlags::MS_SHARED);
+                mounts::tmpfs(&place, "size=16m");
+                mounts::propagation(&place, MsFlags::MS_SHARED);
             }
             host
         })

@@ -11,7 +11,7 @@ use tonic::Code;
 
 use crate::csi::calls::{expect_read_only, mounts};
 use crate::csi::fixture::{Driver, Host, request};
-use crate::namespace;
+use tetris_test_support::mounts;
 
 /// The directory of a volume, as the kubelet makes it before the call.
 struct Volume {
@@ -51,7 +51,7 @@ fn reboot(host: &Host, targets: &[&Path]) {
     for mounted in targets.iter().copied().chain([&*host.tmpfs()]) {
         umount2(mounted, MntFlags::MNT_DETACH).unwrap();
     }
-    namespace::tmpfs(&host.tmpfs(), "size=16m");
+    mounts::tmpfs(&host.tmpfs(), "size=16m");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_container_that_still_has_the_volume_does_not_hold_up_its_end() {
     let (leave, may_leave) = std::sync::mpsc::channel::<()>();
     let container = std::thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
-        namespace::propagation("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+        mounts::propagation("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE);
         let file = fs::File::open(target.join("store")).unwrap();
         entered.send(()).unwrap();
         may_leave.recv().unwrap();
@@ -161,7 +161,7 @@ fn what_others_have_mounted_or_put_at_the_target_is_not_taken_for_the_store() {
     let Some(host) = Host::new() else { return };
     let driver = Driver::start(&host.config(), vec![host.store("a", &[])]);
     let mounted = Volume::set_up(&host, "mounted");
-    namespace::tmpfs(&mounted.target(), "size=1m");
+    mounts::tmpfs(&mounted.target(), "size=1m");
     let error = driver
         .publish(request(&mounted.target(), "blue"))
         .unwrap_err();

@@ -47,7 +47,7 @@ fn a_store_is_made_with_the_rights_of_its_owner_and_no_link_in_its_place_is_foll
     // A whole store elsewhere, which its link would hand to the pod.
     let elsewhere = host.kubelet().with_file_name("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
-    crate::namespace::tmpfs(&elsewhere, "size=1m");
+    tetris_test_support::mounts::tmpfs(&elsewhere, "size=1m");
     let secret = elsewhere.join("secret");
     drop(Store::create(&secret, &CreateOptions::default()).unwrap());
     let empty = elsewhere.join("empty");

@@ -10,7 +10,7 @@ use tetris_node::mount::{HugePages, MountConfig, ensure_mount};
 
 use crate::csi::calls::expect_read_only;
 use crate::csi::fixture::{Driver, Host, request};
-use crate::namespace;
+use tetris_test_support::mounts;
 
 fn on_the_host(path: &std::path::Path) -> Option<String> {
     let all = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
@@ -82,7 +82,7 @@ fn a_bind_that_is_remounted_read_only_is_what_this_guards_against() {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let none = None::<&str>;
         mount(Some(&store.path), &there, none, MsFlags::MS_BIND, none).unwrap();
-        namespace::propagation(
+        mounts::propagation(
             &there,
             MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY,
         );

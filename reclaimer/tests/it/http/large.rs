@@ -2,8 +2,8 @@
 
 use http::{Method, StatusCode};
 
-use crate::alone::alone;
 use crate::http::fixtures::{Daemon, model, node, object_ids};
+use tetris_test_support::alone::alone;
 
 const MODELS: u64 = 20_000;
 /// Longest entry of a model: its id, three lengths of up to 20 digits, a moment, and their names.

@@ -10,10 +10,10 @@ use tetris_agent::ManifestKind;
 use tetris_node::ingest::{IngestConfig, IngestOptions};
 use tetris_wire::daemon::Message;
 
-use crate::alone::alone;
 use crate::ingest::ground::tensor;
 use crate::ingest::harness::{Site, no_room};
 use crate::private_memory::private_bytes;
+use tetris_test_support::alone::alone;
 
 /// Files passed at once.
 const FILES: u64 = 4;

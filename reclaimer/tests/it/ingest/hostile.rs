@@ -13,8 +13,8 @@ use nix::libc;
 use tetris_agent::{ManifestKind, Recognized};
 use tetris_node::socket::Socket;
 
-use crate::alone::alone;
 use crate::ingest::harness::{Raw, Site, descriptors, eventually};
+use tetris_test_support::alone::alone;
 
 const ROOT: &str = "TETRIS_TEST_HOSTILE";
 

@@ -14,9 +14,9 @@ use tetris_node::ingest::{IngestConfig, IngestOptions};
 use tetris_store_layout::{ObjectRef, SEGMENT_BYTES, TensorId};
 use tetris_wire::daemon::{IngestReason, IngestRefusal, Message};
 
-use crate::alone::alone;
 use crate::ingest::ground::tensor;
 use crate::ingest::harness::{Raw, Site, descriptors, eventually, no_room, open, with_quota};
+use tetris_test_support::alone::alone;
 
 const MIB: usize = 1 << 20;
 /// More than a segment, and no multiple of a page.

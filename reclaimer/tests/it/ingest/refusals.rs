@@ -13,9 +13,9 @@ use tetris_agent::ManifestKind;
 use tetris_node::ingest::{IngestConfig, IngestOptions};
 use tetris_wire::daemon::{ErrorCode, IngestReason, Message};
 
-use crate::alone::alone;
 use crate::ingest::ground::safetensors;
 use crate::ingest::harness::{Raw, Site, descriptors, eventually, no_room, open};
+use tetris_test_support::alone::alone;
 
 const WHOLE: ManifestKind = ManifestKind::File;
 

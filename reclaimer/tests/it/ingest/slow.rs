@@ -19,8 +19,8 @@ use tetris_node::ingest::{IngestConfig, IngestOptions};
 use tetris_node::socket::Limits;
 use tetris_wire::daemon::{IngestReason, Message};
 
-use crate::alone::alone;
 use crate::ingest::harness::{Raw, Site, descriptors, eventually, no_room, open};
+use tetris_test_support::alone::alone;
 
 const MIB: usize = 1 << 20;
 

@@ -13,9 +13,9 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tower_test::mock;
 
-use crate::heap;
 use crate::kubernetes::server::status;
 use tetris_test_support::api::Api;
+use tetris_test_support::heap;
 
 type Mock = mock::Handle<Request<kube::client::Body>, Response<Body>>;
 type Living = watch::Receiver<Option<BTreeSet<String>>>;

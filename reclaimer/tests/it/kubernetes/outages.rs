@@ -6,9 +6,9 @@ use tetris_node::keep_warm::{Freshness, WarmSet};
 use tetris_node::kubernetes::Fault;
 use tokio::time::Instant;
 
-use crate::heap;
 use crate::kubernetes::server::pod;
 use crate::kubernetes::watched::{Watched, known, pods};
+use tetris_test_support::heap;
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_down_at_the_start_leaves_the_set_unknown_until_it_comes() {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tetris_node::mount::{Action, HugePages, MountConfig, ensure_mount};
 use tetris_store_layout::{Access, CreateOptions, ObjectRef, Reclaimed, Store};
 
-use crate::namespace::{self, Place};
+use tetris_test_support::mounts::{self, Place};
 
 const ROOT: &str = "TETRIS_TEST_STORE";
 const LENGTH: usize = 3 << 20;
@@ -36,10 +36,10 @@ fn holder() {
 
 #[test]
 fn references_and_bytes_survive_a_restart_and_a_remount() {
-    if !namespace::enter() {
+    if !mounts::enter() {
         return;
     }
-    let dir = Place::new();
+    let dir = Place::default();
     let mut config = MountConfig {
         path: dir.path().join("tetris"),
         size_bytes: 16 << 20,

@@ -11,7 +11,7 @@ use tetris_node::mount::{
 use tetris_node::store::StoreConfig;
 use tetris_store_layout::Store;
 
-use crate::namespace::{self, Place};
+use tetris_test_support::mounts::{self, Place};
 
 const MIB: u64 = 1 << 20;
 
@@ -30,10 +30,10 @@ fn config(path: PathBuf) -> MountConfig {
 /// A place in its own namespace, below a shared mount as in a cluster; `None` where there can
 /// be none.
 fn place() -> Option<(Place, MountConfig)> {
-    namespace::enter().then(|| {
-        let dir = Place::new();
-        namespace::tmpfs(dir.path(), "size=1m");
-        namespace::propagation(dir.path(), nix::mount::MsFlags::MS_SHARED);
+    mounts::enter().then(|| {
+        let dir = Place::default();
+        mounts::tmpfs(dir.path(), "size=1m");
+        mounts::propagation(dir.path(), nix::mount::MsFlags::MS_SHARED);
         let config = config(dir.path().join("deep/tetris"));
         (dir, config)
     })
@@ -209,7 +209,7 @@ fn what_is_not_ours_is_left_alone() {
 #[test]
 fn a_private_mount_is_told_of() {
     let Some((dir, config)) = place() else { return };
-    namespace::propagation(dir.path(), nix::mount::MsFlags::MS_PRIVATE);
+    mounts::propagation(dir.path(), nix::mount::MsFlags::MS_PRIVATE);
     let ensured = ensure_mount(&config).unwrap();
     let note = ensured.notes.last().unwrap();
     assert_eq!(note.option, "propagation");

@@ -6,14 +6,14 @@ use std::process::Command;
 use tetris_store_layout::{Access, CreateOptions, ObjectRef, Store};
 
 use crate::daemon::harness::{Daemon, EXE};
-use crate::namespace::{self, Place};
+use tetris_test_support::mounts::{self, Place};
 
 static BYTES: [u8; 300_000] = [7; 300_000];
 
 /// A configuration with a store at the mount point itself; `None` where nothing can be mounted.
 fn place() -> Option<(Place, PathBuf, PathBuf)> {
-    namespace::enter().then(|| {
-        let dir = Place::new();
+    mounts::enter().then(|| {
+        let dir = Place::default();
         let store = dir.path().join("tetris/store");
         let config = dir.path().join("node.toml");
         let path = store.display();
@@ -93,7 +93,7 @@ fn a_mount_of_another_kind_and_a_plain_store_are_left_alone() {
     let none = None::<&str>;
     let below = dir.path().join("tetris");
     let bind = nix::mount::MsFlags::MS_BIND;
-    namespace::tmpfs(&below, "size=1m");
+    mounts::tmpfs(&below, "size=1m");
     std::fs::create_dir_all(below.join("store")).unwrap();
     std::fs::create_dir(below.join("inner")).unwrap();
     nix::mount::mount(Some(&below.join("inner")), &path, none, bind, none).unwrap();

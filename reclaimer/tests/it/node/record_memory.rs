@@ -6,9 +6,9 @@ use tetris_node::engine::Reclaimer;
 use tetris_node::engine::commands::now_ms;
 use tetris_store_layout::{Access, Layout, LayoutKey, MAX_OBJECTS, ObjectRef, Store, TensorId};
 
-use crate::alone::alone;
 use crate::node::fixture::{Fixture, pass};
 use crate::private_memory::private_bytes;
+use tetris_test_support::alone::alone;
 
 fn tensor(number: u32) -> TensorId {
     TensorId::of(&number.to_le_bytes())

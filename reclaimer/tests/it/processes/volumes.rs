@@ -265,7 +265,7 @@ fn a_tmpfs_of_root_is_handed_over_and_a_mapped_object_stays_the_brokers_to_free(
     let Some(mut node) = Node::new() else { return };
     // As a daemon that ran as root left it.
     let stores = node.stores();
-    crate::namespace::tmpfs(&stores, "size=64m");
+    tetris_test_support::mounts::tmpfs(&stores, "size=64m");
     let root = node.store("blue");
     let old = Store::create(&root, &CreateOptions::default()).unwrap();
     let published = old.publish(&[7; 9000], Access::ReadOnly).unwrap();

@@ -12,8 +12,8 @@ use tetris_agent::daemon::DaemonClient;
 use tetris_node::socket::{Fault, Limits};
 use tetris_wire::daemon::{Message, PROTOCOL, RoomReason};
 
-use crate::alone::alone;
 use crate::socket::common::{ASK, Daemon, PATIENCE, Raw, eventually, made, store_dir};
+use tetris_test_support::alone::alone;
 
 fn is_served(root: &Path) -> bool {
     let outcome = DaemonClient::new(root.join("daemon"), PATIENCE).make_room(4096, 0);

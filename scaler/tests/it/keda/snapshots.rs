@@ -2,12 +2,12 @@
 
 use tetris_scaler::state::Snapshot;
 
-use crate::snapshot;
+use tetris_test_support::scaler_snapshot;
 
 /// Returns the function `bert` with `replicas` instances of its second configuration.
 pub fn with(replicas: u32) -> Snapshot {
-    let mut made = snapshot::snapshot(&[("bert", "External"), ("own", "Operator")]);
-    snapshot::decide(&mut made, "bert", 1, replicas);
+    let mut made = scaler_snapshot::snapshot(&[("bert", "External"), ("own", "Operator")]);
+    scaler_snapshot::decide(&mut made, "bert", 1, replicas);
     made
 }
 
@@ -18,5 +18,5 @@ pub fn undecided() -> Snapshot {
 
 /// Returns a snapshot without functions.
 pub fn empty() -> Snapshot {
-    snapshot::snapshot(&[])
+    scaler_snapshot::snapshot(&[])
 }

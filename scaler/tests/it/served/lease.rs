@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tetris_scaler::lease::{Elector, LeaseError, Names, Timing};
 use tokio::time::{advance, sleep};
 
-use crate::heap;
 use crate::served::api::Api;
+use tetris_test_support::heap;
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/tetris-system/leases/tetris-scaler";
 

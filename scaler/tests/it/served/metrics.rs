@@ -7,8 +7,8 @@ use tetris_scaler::state::Key;
 use tetris_scaler_core::FunctionOutcome;
 use tokio::sync::watch;
 
-use crate::snapshot::{NAMESPACE, decide, snapshot};
 use tetris_test_support::metrics_page;
+use tetris_test_support::scaler_snapshot::{NAMESPACE, decide, snapshot};
 
 #[test]
 fn the_page_of_metrics_has_every_metric() {

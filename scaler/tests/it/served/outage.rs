@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, sleep, timeout};
 use tower_test::mock;
 
-use crate::heap;
+use tetris_test_support::heap;
 
 /// The longest time until all is right again: two of kube's waits of 30 s, with their jitter. The first attempt finds
 /// that the server has forgotten the watch's version, the second lists.

@@ -6,8 +6,6 @@ mod derived;
 mod gateway;
 mod gateway_attacks;
 mod memory;
-#[path = "../../../../reclaimer/tests/it/namespace.rs"]
-mod namespace;
 mod node;
 mod scene;
 mod soak;

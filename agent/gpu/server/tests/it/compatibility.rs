@@ -1,9 +1,6 @@
 //! Frames that released versions of the protocol wrote, which later versions read (docs/compatibility.md).
 //! Names of messages begin with their side.
 
-#[path = "../../../../wire/tests/shared/fixture.rs"]
-mod fixture;
-
 use tetris_gpu_device::{DeviceUuid, HANDLE_BYTES, MemoryKind};
 use tetris_gpu_protocol::ModelKey;
 use tetris_gpu_protocol::{
@@ -12,7 +9,7 @@ use tetris_gpu_protocol::{
     StatusReport, TransferEntry,
 };
 use tetris_store_layout::{Digest, ManifestId, ObjectId, ObjectRef};
-use tetris_wire::{FRAME_HEADER_BYTES, FrameHeader, PREAMBLE_BYTES};
+use tetris_test_support::frames;
 
 /// Fixtures, by version of the protocol; the current one last.
 const FIXTURES: [&str; 1] = ["mirror-1"];
@@ -247,9 +244,9 @@ fn find<T>(all: Vec<(&str, T)>, wanted: &str) -> T {
 #[test]
 fn frames_of_every_version_are_read() {
     let last = FIXTURES.last().unwrap();
-    fixture::check_current(PACKAGE, last, &PROTOCOL.preamble(), &frames());
+    frames::check_current(PACKAGE, last, &PROTOCOL.preamble(), &frames());
     for name in FIXTURES {
-        let (preamble, kept) = fixture::read(PACKAGE, name);
+        let (preamble, kept) = frames::read(PACKAGE, name);
         PROTOCOL.check_preamble(&preamble).unwrap();
         for entry in kept {
             // Each is read as what it was, and a peer of that version reads what this entry writes.

@@ -1,16 +1,13 @@
 //! Frames that released versions of the protocol wrote, which later versions read (docs/compatibility.md).
 
-#[path = "../../../tests/shared/fixture.rs"]
-mod fixture;
-
 use std::collections::BTreeSet;
 
 use tetris_store_layout::{
     Digest, ManifestId, ManifestKind, ObjectId, ObjectRef, TensorId, TrustDomain,
 };
+use tetris_test_support::frames;
 
 use crate::daemon::*;
-use crate::{FRAME_HEADER_BYTES, FrameHeader, PREAMBLE_BYTES};
 
 /// Fixtures, by version of the protocol; the current one last.
 const FIXTURES: [&str; 1] = ["daemon-1"];
@@ -143,9 +140,9 @@ fn frames_of_every_version_are_read() {
     let named = |(name, message): (&str, Message)| (name.to_owned(), message.encode());
     let current: Vec<_> = messages().into_iter().map(named).collect();
     let last = FIXTURES.last().unwrap();
-    fixture::check_current(PACKAGE, last, &PROTOCOL.preamble(), &current);
+    frames::check_current(PACKAGE, last, &PROTOCOL.preamble(), &current);
     for name in FIXTURES {
-        let (preamble, kept) = fixture::read(PACKAGE, name);
+        let (preamble, kept) = frames::read(PACKAGE, name);
         PROTOCOL.check_preamble(&preamble).unwrap();
         for entry in kept {
             let message = &entry.name;

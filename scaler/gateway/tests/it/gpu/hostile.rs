@@ -15,9 +15,9 @@ use super::node::Node;
 use super::serving::rules;
 use super::{ask, available, pool, until_metric};
 use crate::gateway::Gateway;
-use crate::heap;
 use crate::port::Port;
 use crate::server::Server;
+use tetris_test_support::heap;
 
 const UNUSABLE: &str = "tetris_gateway_gpu_executors_unusable{pool=\"main\"}";
 const REFUSED: &str = "tetris_gateway_gpu_refused_pages_total{pool=\"main\"}";

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::MsFlags;
 use tetris_node::csi::CsiConfig;
 
-use crate::namespace::{self, Place};
+use tetris_test_support::mounts::{self, Place};
 
 /// Directories of the kubelet, the stores and the pods.
 pub struct Host {
@@ -32,14 +32,14 @@ pub struct Pod {
 impl Host {
     /// In a mount namespace of this thread; `None` for who is not root.
     pub fn new() -> Option<Self> {
-        namespace::enter().then(|| {
-            let dir = Place::new();
+        mounts::enter().then(|| {
+            let dir = Place::default();
             // Pods' users reach their own directories.
             fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
             let host = Self { dir };
             for place in [host.kubelet(), host.tmpfs()] {
-                namespace::tmpfs(&place, "size=16m,mode=0755");
-                namespace::propagation(&place, MsFlags::MS_SHARED);
+                mounts::tmpfs(&place, "size=16m,mode=0755");
+                mounts::propagation(&place, MsFlags::MS_SHARED);
             }
             host
         })

@@ -1,0 +1,29 @@
+//! Seeds of the targets: names, and content.
+
+#[cfg(feature = "cluster")]
+pub mod admission_review;
+pub mod daemon_session;
+#[cfg(feature = "cluster")]
+pub mod ext_proc;
+#[cfg(feature = "cluster")]
+pub mod gateway_config;
+#[cfg(feature = "cluster")]
+pub mod gpu_page;
+pub mod hub_index;
+#[cfg(feature = "cluster")]
+pub mod inventory_page;
+#[cfg(feature = "cluster")]
+pub mod keda;
+pub mod layout_table;
+#[cfg(feature = "cluster")]
+pub mod loads_page;
+pub mod manifest;
+pub mod mirror_session;
+pub mod node_message;
+pub mod persisted_state;
+#[cfg(feature = "cluster")]
+pub mod prometheus_answer;
+pub mod safetensors_header;
+pub mod sidecar;
+pub mod store_files;
+pub mod wire;
