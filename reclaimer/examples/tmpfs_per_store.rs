@@ -21,6 +21,7 @@ use rustix::mount::{
     open_tree,
 };
 use tetris_store_layout::{CreateOptions, Store};
+use tetris_test_support::stats;
 
 const MIB: u64 = 1 << 20;
 /// Memory of all stores together.
@@ -147,12 +148,12 @@ fn publish(dir: &Path) -> Result<Duration> {
         made.join().ok().context("the thread panicked")??;
         times.push(begun.elapsed());
     }
-    Ok(median(times))
+    Ok(median(&times))
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
+fn median(times: &[Duration]) -> Duration {
+    let seconds: Vec<_> = times.iter().map(Duration::as_secs_f64).collect();
+    Duration::from_secs_f64(stats::median(&seconds).unwrap_or_default())
 }
 
 fn shown(time: Duration) -> String {
@@ -209,7 +210,7 @@ fn timed(mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
         work()?;
         times.push(begun.elapsed());
     }
-    Ok(median(times))
+    Ok(median(&times))
 }
 
 /// Fills the first store until the kernel refuses. Returns its bytes, and the room of the last one.

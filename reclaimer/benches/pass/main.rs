@@ -25,6 +25,7 @@ use tetris_node::report::Trigger;
 use tetris_node::store::StoreConfig;
 use tetris_reclaimer_core::Expiry;
 use tetris_store_layout::{Access, CreateOptions, Mapping, Store};
+use tetris_test_support::stats;
 
 #[allow(dead_code, reason = "tests use the rest")]
 mod fill;
@@ -145,7 +146,7 @@ fn measure(rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<Vec<f6
 }
 
 fn median(times: &[f64]) -> f64 {
-    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+    stats::median(times).unwrap_or(f64::NAN)
 }
 
 /// Prints a line; returns it as an object of the JSON file.

@@ -27,6 +27,7 @@ use tetris_wire::{FRAME_HEADER_BYTES, FrameHeader, PREAMBLE_BYTES};
 use crate::daemon::harness::eventually;
 use crate::mirror_process::{Place, as_user};
 use tetris_test_support::skipped::skipped;
+use tetris_test_support::stats;
 
 /// Limit of the shipped container (`deploy/overlays/gpu/mirror.yaml`).
 const LIMIT: u64 = 2 << 30;
@@ -240,7 +241,7 @@ fn under_siege_the_mirror_serves_within_its_memory_and_gives_it_back() {
     let model = client.acquire(device, &wanted, &mut |_| {}).unwrap();
     model.wait_all(LONG).unwrap();
     drop(model);
-    let alone = median((0..WARM).map(|_| load()).collect());
+    let alone = median(&(0..WARM).map(|_| load()).collect::<Vec<_>>());
     let before = private_bytes(mirror.pid());
 
     let mut unknown = objects.clone();
@@ -271,7 +272,7 @@ fn under_siege_the_mirror_serves_within_its_memory_and_gives_it_back() {
     for attacker in attackers {
         attacker.join().unwrap();
     }
-    let (number, beside) = (loads.len(), median(loads));
+    let (number, beside) = (loads.len(), median(&loads));
     let allowed = before + before / 5 + KEPT;
     let mut after = private_bytes(mirror.pid());
     let deadline = Instant::now() + RETURN;
@@ -287,7 +288,7 @@ fn under_siege_the_mirror_serves_within_its_memory_and_gives_it_back() {
     load();
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
+fn median(times: &[Duration]) -> Duration {
+    let seconds: Vec<_> = times.iter().map(Duration::as_secs_f64).collect();
+    Duration::from_secs_f64(stats::median(&seconds).unwrap())
 }

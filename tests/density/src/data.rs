@@ -5,11 +5,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::methods::{Method, StoreUse};
-use crate::stats::Summary;
 use crate::system::ksm::MergeReport;
 use crate::system::machine::Machine;
 use crate::system::memory::ProcessMemory;
 use crate::workload::{ModelFile, SharedPart};
+use tetris_test_support::stats::Summary;
 
 /// Name and version of the JSON file's format.
 pub const SCHEMA: &str = "tetris-density/2";

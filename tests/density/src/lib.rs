@@ -27,7 +27,6 @@ pub mod plan;
 pub mod process;
 pub mod report;
 pub mod run;
-pub mod stats;
 pub mod synthetic;
 pub mod system;
 pub mod units;

@@ -17,6 +17,7 @@
 //! | `scaler_snapshot` | snapshots as a pass of the operator publishes them (feature `scaler-snapshots`) |
 //! | `mounts` | mounts in a namespace that ends with its thread (feature `mounts`) |
 //! | [`promql`], [`scrape`] | names in queries of Prometheus, and metrics as text |
+//! | `stats` | medians and percentiles (feature `stats`) |
 //! | [`reachable`], [`settled`], [`skipped`] | programs for other users, files whose time stamps can be relied on, tests that are left out |
 
 #![allow(missing_docs, reason = "parts of tests, which say what they do")]
@@ -54,3 +55,5 @@ pub mod scaler_snapshot;
 pub mod scrape;
 pub mod settled;
 pub mod skipped;
+#[cfg(feature = "stats")]
+pub mod stats;

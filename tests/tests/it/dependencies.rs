@@ -126,6 +126,7 @@ const MAY: [(&str, &[&str]); 32] = [
             "tetris-agent",
             "tetris-conventions",
             "tetris-node",
+            "tetris-test-support",
             "tetris-units",
         ],
     ),

@@ -1,18 +1,19 @@
 //! Medians, the paper's grid, and reproducible random numbers.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use tetris_test_support::stats;
 
 /// Returns the median time of `work`, in microseconds.
 pub fn median_us<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
-    let mut times: Vec<Duration> = (0..rounds.max(1))
+    let times: Vec<f64> = (0..rounds.max(1))
         .map(|_| {
             let begin = Instant::now();
             std::hint::black_box(work());
-            begin.elapsed()
+            begin.elapsed().as_secs_f64() * 1e6
         })
         .collect();
-    times.sort_unstable();
-    times[times.len() / 2].as_secs_f64() * 1e6
+    stats::median(&times).unwrap_or(f64::NAN)
 }
 
 /// Random number generator SplitMix64.

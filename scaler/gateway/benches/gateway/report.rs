@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use tetris_test_support::stats;
 
 use crate::load::{CALM, latency};
 use crate::proxies::{Kind, Rule};
@@ -86,9 +87,7 @@ fn percentiles(latencies: &[f64]) -> Latency {
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    stats::median(&values.collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
 impl Report {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tetris_density::stats::median;
+use tetris_test_support::stats::median;
 
 use crate::fixture::Fixture;
 

@@ -102,7 +102,7 @@ fn start_saved(group: &WorkloadReport, repeat: bool) -> Option<String> {
             .filter(|start| start.repeat == repeat)
             .map(|start| start.first_result_ns as f64)
             .collect();
-        crate::stats::median(&times)
+        tetris_test_support::stats::median(&times)
     };
     let (tetris, private) = (time(Method::Tetris)?, time(Method::Private)?);
     let other = |of: Method| Some(format!(", {} {}", of.name(), nanoseconds(time(of)?)));

@@ -5,12 +5,12 @@ use crate::data::{GroupPoint, MethodReport, Outcome, Start, StartSummary};
 use crate::error::{Error, Result};
 use crate::methods::Method;
 use crate::process::handle::Worker;
-use crate::stats::Summary;
 use crate::system::ksm::{Merging, Turn};
 use crate::system::memory::{self, ProcessMemory};
 use crate::system::store::StorePlace;
 use crate::system::warm;
 use crate::units;
+use tetris_test_support::stats::Summary;
 
 /// Share of the available memory that a group may use.
 const PART: f64 = 0.75;

@@ -8,9 +8,9 @@ use crate::data::InferenceSamples;
 use crate::error::Result;
 use crate::methods::Method;
 use crate::process::handle::Worker;
-use crate::stats::{Summary, median};
 use crate::system::memory;
 use crate::system::store::StorePlace;
+use tetris_test_support::stats::{Summary, median};
 
 /// Methods whose memory differs during a pass. The other store methods map the same objects;
 /// merging takes time and is measured in its own group.

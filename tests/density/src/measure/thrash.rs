@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::process::handle::Worker;
-use crate::stats::median;
+use tetris_test_support::stats::median;
 
 /// Multiple of the pass time of an instance alone above which a group is thrashing.
 pub const SLOWEST: f64 = 3.0;

@@ -184,7 +184,7 @@ fn starts(report: &WorkloadReport) -> String {
                 .map(|summary| summary.median);
             let times: Vec<f64> = method.pass_ns.iter().map(|&time| time as f64).collect();
             row.push(
-                pass.or_else(|| crate::stats::median(&times))
+                pass.or_else(|| tetris_test_support::stats::median(&times))
                     .map_or_else(String::new, nanoseconds),
             );
             let ratio = inference.and_then(|samples| samples.ratio_to_private);

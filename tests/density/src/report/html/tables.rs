@@ -4,8 +4,8 @@ use crate::data::{Bar, MethodReport, PaperFigure, WorkloadReport};
 use crate::methods::Method;
 use crate::report::plots::escape;
 use crate::report::text;
-use crate::stats::median;
 use crate::units::{bytes, nanoseconds, signed_bytes, three_digits};
+use tetris_test_support::stats::median;
 
 /// Columns of the memory table.
 const MEMORY: [&str; 11] = [
