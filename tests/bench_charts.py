@@ -142,11 +142,11 @@ def gpu(result: dict, size: Callable[[float], str]) -> list[Panel]:
 
     def figure(measure: str, name: str) -> float | None:
         found = measures.get(measure, {"outcome": None})
-        return next((one["value"] for one in found["figures"] if one["name"] == name), None) if found["outcome"] == "measured" else None
+        return next((figure["value"] for figure in found["figures"] if figure["name"] == name), None) if found["outcome"] == "measured" else None
 
     def median(measure: str, name: str) -> float | None:
         found = measures.get(measure, {"outcome": None})
-        return next((one["median"] for one in found["series"] if one["name"] == name), None) if found["outcome"] == "measured" else None
+        return next((sample["median"] for sample in found["series"] if sample["name"] == name), None) if found["outcome"] == "measured" else None
 
     def bars(*rows: tuple[str, float | None, bool], text: Callable[[float], str]) -> list[Bar]:
         return [Bar(label, value, text(value), ours) for label, value, ours in rows if value is not None]

@@ -105,7 +105,7 @@ def split(root: Path, out: Path) -> int:
 def main() -> None:
     """Make the parts."""
     out, programs = map(Path, sys.argv[1:])
-    if out.exists() and any(not (each / "part.json").exists() for each in out.iterdir()):
+    if out.exists() and any(not (path / "part.json").exists() for path in out.iterdir()):
         sys.exit(f"{out} is neither empty nor an earlier pack: choose another directory")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)

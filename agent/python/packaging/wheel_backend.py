@@ -94,7 +94,7 @@ def _build(flags: list[str]) -> str:
     if done.returncode != 0:
         raise SystemExit(f"the command tetris was not built: {shlex.join(command)} ended with {done.returncode}")
     artifacts = (json.loads(line) for line in done.stdout.splitlines())
-    [built] = [one["executable"] for one in artifacts if one.get("executable")]
+    [built] = [artifact["executable"] for artifact in artifacts if artifact.get("executable")]
     return built
 
 

@@ -46,7 +46,7 @@ def mappings(store: Path, pid: int | str = "self") -> list[Mapping]:
 
 def is_mapped(store: Path, address: int, nbytes: int) -> bool:
     """Returns true if memory is within a mapping of one of the store's objects."""
-    return any(one.begin <= address and address + nbytes <= one.end for one in mappings(store))
+    return any(mapping.begin <= address and address + nbytes <= mapping.end for mapping in mappings(store))
 
 
 def objects(store: Path) -> list[Path]:

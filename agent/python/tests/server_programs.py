@@ -141,7 +141,7 @@ def made_classifier(folder: Path) -> Model:
     for layer in (0, 2, 4):
         hidden = (hidden @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"]).relu()
     scores = (hidden @ weights["6.weight"].T + weights["6.bias"]).softmax(-1)
-    return Model(path, sum(one.nbytes for one in weights.values()), FEATURES, scores.tolist())
+    return Model(path, sum(weight.nbytes for weight in weights.values()), FEATURES, scores.tolist())
 
 
 # Programs.
@@ -351,7 +351,7 @@ class Kind(NamedTuple):
 def assert_one_copy(store: Store, model: Model, group: Collection[int], workers: Collection[int]) -> None:
     """The group has the weights in memory once, each worker all of them, and nobody a page of its own."""
     pages = {pid: store.pages_of(pid) for pid in {*group, *workers}}
-    together = sum(one.pss for one in pages.values())
+    together = sum(page.pss for page in pages.values())
     print(f"{len(workers)} workers of {len(pages)} processes: {together / model.nbytes:.3f} copies in memory")
     assert together <= 1.1 * model.nbytes, pages
     for pid in workers:

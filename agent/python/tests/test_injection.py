@@ -463,7 +463,7 @@ def test_the_doctor_names_the_way_and_the_daemon(full: Image, store: Path) -> No
         "import runpy, sys; sys.argv = ['x', '--format', 'json']; runpy.run_module('tetris', run_name='__main__')"
     )
     document = json.loads(done.stdout)
-    [section] = [one for one in document["sections"] if one["name"] == "interpreter"]
+    [section] = [section for section in document["sections"] if section["name"] == "interpreter"]
     found = {check["name"]: check for check in section["checks"]}
     version = tetris.__version__
     assert found["package"]["status"] == "ok", found["package"]

@@ -74,7 +74,7 @@ class Seen(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not any(isinstance(one, torch.Tensor) and one.is_meta for one in (*args, result)):
+        if not any(isinstance(arg, torch.Tensor) and arg.is_meta for arg in (*args, result)):
             self.calls.append((str(func), args))
         return result
 
@@ -505,7 +505,7 @@ def test_integers_are_indexes_that_exist_and_the_rest_is_no_trash(path: Path) ->
     )
     with Seen() as seen:
         assert load_kernels(path, "cpu").ran == 3
-    made = [one for _, args in seen.calls for one in args if torch.is_tensor(one)]
+    made = [arg for _, args in seen.calls for arg in args if torch.is_tensor(arg)]
     assert made and all(one.eq(1 if one.is_floating_point() else 0).all() for one in made)
 
 

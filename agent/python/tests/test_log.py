@@ -88,7 +88,7 @@ def test_a_load_that_stays_private_is_told_with_the_model_and_a_remedy(store: Pa
         pytest.skip("needs root, to become another user")
     for one in [store, *store.rglob("*")]:
         one.chmod(0o755 if one.is_dir() else 0o644)
-    for folder in [store.parent, *[one for one in path.parents if str(one).startswith("/tmp/")]]:
+    for folder in [store.parent, *[parent for parent in path.parents if str(parent).startswith("/tmp/")]]:
         folder.chmod(0o755)
     path.chmod(0o644)
     [[logger, level, message]] = records(program, path)
@@ -151,7 +151,7 @@ def test_a_store_that_is_created_after_the_first_load_is_noticed(
     assert tetris.load(path)["w"].origin == "new"
     assert str(tetris.agent().store) == str(later)
     assert tetris.torch.load_file(path)["w"].numpy().tobytes() == DATA
-    assert len([one for one in caplog.records if "nothing is shared" in one.getMessage()]) == 1
+    assert len([record for record in caplog.records if "nothing is shared" in record.getMessage()]) == 1
 
 
 def test_an_agent_without_a_store_keeps_its_counts_and_a_new_reason_is_told(
@@ -170,7 +170,7 @@ def test_an_agent_without_a_store_keeps_its_counts_and_a_new_reason_is_told(
     later.mkdir()
     clock.append(clock[-1] + 2)
     assert "not a tensor store" in str(tetris.agent().unavailable)
-    said = [one.getMessage() for one in caplog.records if "nothing is shared" in one.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "nothing is shared" in record.getMessage()]
     assert len(said) == 2 and "not a tensor store" in said[1]
 
 
@@ -180,7 +180,7 @@ def test_a_switch_of_the_mirror_that_is_not_understood_is_told_once(
     monkeypatch.setenv("TETRIS_GPU", "never")
     for _ in range(2):
         tetris.torch.load_file(path)
-    [said] = [one.getMessage() for one in caplog.records if "TETRIS_GPU" in one.getMessage()]
+    [said] = [record.getMessage() for record in caplog.records if "TETRIS_GPU" in record.getMessage()]
     assert "'never'" in said and "off" in said
 
 

@@ -92,7 +92,7 @@ def test_memory_is_copy_on_write_for_the_kernel_in_any_mode(store: Path, path: P
     # What takes no notice of read-only buffers, as torch does, must not end the process.
     for mode in ("read_only", "copy_on_write"):
         kept = tetris.load(path, mode=mode)
-        assert {one.access for one in mappings(store)} == {"rw-p"}
+        assert {mapping.access for mapping in mappings(store)} == {"rw-p"}
         del kept
 
 
@@ -106,7 +106,7 @@ class Held:
     def check_and_release(self) -> None:
         """Assert that this alone keeps the memory, and that nothing does when it is gone."""
         gc.collect()
-        assert len(mappings(self.store)) == 1, [one.path for one in mappings(self.store)]
+        assert len(mappings(self.store)) == 1, [mapping.path for mapping in mappings(self.store)]
         [of] = held(self.store)
         assert of.stat().st_size >= 600 * 512 * 4
         self.keep = None
@@ -242,7 +242,7 @@ def test_an_object_is_reclaimed_when_its_last_user_is_gone(store: Path, path: Pa
     gc.collect()
     report = collect()
     assert report["referenced_objects"] == 1
-    assert [one.stat().st_size for one in objects(store)] == [600 * 512 * 4]
+    assert [entry.stat().st_size for entry in objects(store)] == [600 * 512 * 4]
     assert view.shape == (512,)
     del view
     gc.collect()

@@ -329,11 +329,11 @@ def test_from_pretrained_gives_the_same_bits_from_one_copy(store: Path, models: 
     assert objects(store) == []
     processes = 8 if kind in ("plain", "minilm") else 2
     for digest, results in zip(expected, loaded(folder, processes, *dtypes), strict=True):
-        assert {one[0] for one in results} == {digest}
+        assert {result[0] for result in results} == {digest}
         nbytes = results[0][1]
         # The weights are there once, small ones apart, which are private.
-        assert 0.9 * nbytes <= sum(one[2] for one in results) <= 1.1 * nbytes + processes * 64 * 1024
-        assert all(one[3] >= 0.9 * nbytes for one in results)
+        assert 0.9 * nbytes <= sum(result[2] for result in results) <= 1.1 * nbytes + processes * 64 * 1024
+        assert all(result[3] >= 0.9 * nbytes for result in results)
     assert held(store) == []
     # The second time, everything is there.
     count = len(objects(store))

@@ -120,7 +120,10 @@ def test_a_module_keeps_its_values_its_objects_and_its_layout(store: Path, kind:
     assert report.bytes_shared == nbytes, report
     assert len(objects(store)) == count
     # Tensors that are the same memory count once.
-    sizes = {(one.data_ptr(), one.shape): one.nbytes for one in (*module.parameters(), *module.buffers())}
+    sizes = {
+        (parameter.data_ptr(), parameter.shape): parameter.nbytes
+        for parameter in (*module.parameters(), *module.buffers())
+    }
     assert report.bytes_shared + report.bytes_private == sum(sizes.values())
     assert report.private_reason is None
     again = share_module_(module)
@@ -503,7 +506,7 @@ def test_threads_that_derive_the_same_run_it_once_or_agree(store: Path) -> None:
 
     results: list[torch.Tensor] = []
     in_threads(6, lambda _: results.append(tetris.derived(weight(), "double", lambda tensor: tensor * 2)))
-    assert all(torch.equal(one, weight() * 2) for one in results) and len(objects(store)) == 1
+    assert all(torch.equal(result, weight() * 2) for result in results) and len(objects(store)) == 1
 
 
 class Wrapper(torch.Tensor):

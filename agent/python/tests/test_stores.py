@@ -194,7 +194,10 @@ def test_another_user_reads_a_store_that_only_its_owner_writes(store: Path, path
         print(json.dumps([[*(model.report[key] for key in keys), model["large"].origin] for model in models]))
     """
     # The folders above are this user's alone.
-    chain = [store.parent, *[one for one in path.parents if str(one).startswith("/tmp/") and one != Path("/tmp")]]
+    chain = [
+        store.parent,
+        *[parent for parent in path.parents if str(parent).startswith("/tmp/") and parent != Path("/tmp")],
+    ]
     for folder in chain:
         folder.chmod(0o755)
     for file in (path, other):
@@ -311,7 +314,7 @@ def test_a_store_that_is_mounted_read_only_gives_and_takes_nothing(
 def test_a_damaged_object_is_not_used_if_it_can_be_seen(store: Path, path: Path) -> None:
     tetris.torch.load_file(path)
     gc.collect()
-    [large] = [one for one in objects(store) if one.stat().st_size >= len(DATA)]
+    [large] = [entry for entry in objects(store) if entry.stat().st_size >= len(DATA)]
     os.chmod(large, 0o600)
     os.truncate(large, 1000)
     assert tetris.torch.load_file(path)["large"].numpy().tobytes() == DATA
@@ -340,9 +343,9 @@ def test_a_forged_record_of_another_shape_is_not_believed(store: Path, path: Pat
     settle(path)
     settle(other)
     tetris.torch.load_file(path)
-    mine = {one.name: one.read_bytes() for one in (store / "identities-v1").iterdir()}
+    mine = {path.name: path.read_bytes() for path in (store / "identities-v1").iterdir()}
     tetris.torch.load_file(other)
-    theirs = next(one for one in (store / "identities-v1").iterdir() if one.name not in mine)
+    theirs = next(path for path in (store / "identities-v1").iterdir() if path.name not in mine)
     # The identity of one file under the name of the other's.
     for name in mine:
         (store / "identities-v1" / name).unlink()

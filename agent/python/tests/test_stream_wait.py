@@ -68,7 +68,7 @@ class Model:
 
     def _host_wait(self, name: str | None, names: set[str]) -> None:
         self.host_waits.append(name)
-        while not all(self.arrived[one] for one in names):
+        while not all(self.arrived[name] for name in names):
             self.progress()
             if self.failed:
                 raise GpuUnavailableError("the mirror hung up")

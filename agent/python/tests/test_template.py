@@ -86,7 +86,7 @@ def test_the_prefix_stays_without_its_process(mirror: Mirror, model: Path, tmp_p
         held.wait(60)
     with tetris.gpu.prefetch(model) as held:
         held.wait(60)
-        (found,) = [one for one in tetris.gpu.status()["models"] if one["model"] == held.model]
+        (found,) = [model for model in tetris.gpu.status()["models"] if model["model"] == held.model]
     assert found["state"] == "resident"
 
 

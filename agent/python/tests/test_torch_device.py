@@ -796,7 +796,7 @@ def test_peft_over_the_mirror(mirror: Mirror, warmed_up: list[Any], llama: Any, 
     assert base and adapters and all(is_mirrored(parameter) for parameter in base)
     model(INDEXES, labels=INDEXES).loss.backward()
     torch.optim.AdamW(adapters).step()
-    assert all(is_mirrored(parameter) for parameter in base) and not any(is_mirrored(one) for one in adapters)
+    assert all(is_mirrored(parameter) for parameter in base) and not any(is_mirrored(adapter) for adapter in adapters)
     model.save_pretrained(tmp_path / "adapter")
 
     other = peft.PeftModel.from_pretrained(from_pretrained(tmp_path), tmp_path / "adapter", torch_device="cpu").eval()

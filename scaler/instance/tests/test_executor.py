@@ -245,7 +245,7 @@ def test_killed_executors_and_daemons_lose_no_request(repository: Path, store: P
     with Mirror(store, sockets[0], 64 * MIB), Mirror(store, sockets[1], 64 * MIB) as second:
         programs = [executor(repository, socket) for socket in sockets]
         try:
-            ports = [one.ready_client().port for one in programs]
+            ports = [program.ready_client().port for program in programs]
             with Gateway(tmp_path, ports, NAMES) as gateway:
                 gateway.wait_for_executors(2)
                 _ask_all(gateway, repository)

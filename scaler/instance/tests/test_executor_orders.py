@@ -203,7 +203,7 @@ def test_an_executor_does_not_start_with_orders_for_anybody(
     (tmp_path / "empty").write_text("\n")
     places = {"TOKEN": str(token), "EMPTY": str(tmp_path / "empty")}
     with pytest.raises(ConfigurationError, match=says):
-        Server("--model-repository", str(tmp_path), *[places.get(one, one) for one in arguments])
+        Server("--model-repository", str(tmp_path), *[places.get(argument, argument) for argument in arguments])
 
 
 def test_orders_have_no_port_of_a_server_of_one_model(token: Path) -> None:

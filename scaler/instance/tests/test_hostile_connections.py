@@ -41,7 +41,9 @@ def assert_serves(client: Client) -> None:
 
 
 def open_connections(serving: Serving) -> list[Connection]:
-    return [one for one in serving.server._http.server_state.connections if isinstance(one, Connection)]
+    return [
+        connection for connection in serving.server._http.server_state.connections if isinstance(connection, Connection)
+    ]
 
 
 def connect(client: Client, sent: bytes = b"") -> socket.socket:
@@ -103,7 +105,10 @@ def test_a_client_that_does_not_read_holds_its_answer_for_a_time(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with without_reading(serving.client):
-        wait_until(lambda: any(one.unread for one in open_connections(serving)), "an answer that is not read")
+        wait_until(
+            lambda: any(connection.unread for connection in open_connections(serving)),
+            "an answer that is not read",
+        )
         assert_serves(serving.client)
         monkeypatch.setattr(connection, "READ_S", 0.2)
         wait_until(lambda: not open_connections(serving), "its connection to be closed")
@@ -113,8 +118,11 @@ def test_a_client_that_does_not_read_holds_its_answer_for_a_time(
 def test_a_client_that_reads_slowly_is_answered(serving: Serving) -> None:
     # Progress by the clock of the test: at each look it has taken enough, or not.
     with without_reading(serving.client) as connected:
-        wait_until(lambda: any(one.unread for one in open_connections(serving)), "an answer that is not read")
-        (slow,) = [one for one in open_connections(serving) if one.unread]
+        wait_until(
+            lambda: any(connection.unread for connection in open_connections(serving)),
+            "an answer that is not read",
+        )
+        (slow,) = [connection for connection in open_connections(serving) if connection.unread]
         assert not slow.has_stalled(0.0) and not slow.has_stalled(LONG_S - 1)
         before, found = slow.unread, 0
         while before - slow.unread < connection.LEAST_BYTES:
@@ -126,13 +134,16 @@ def test_a_client_that_reads_slowly_is_answered(serving: Serving) -> None:
 def test_answers_that_are_not_read_are_bounded_together(serving: Serving) -> None:
     serving.server._http._connections._unread_bytes = 1 << 30
     with without_reading(serving.client), without_reading(serving.client):
-        wait_until(lambda: sum(one.unread > 0 for one in open_connections(serving)) == 2, "two unread answers")
-        largest = max(one.unread for one in open_connections(serving))
+        wait_until(
+            lambda: sum(connection.unread > 0 for connection in open_connections(serving)) == 2,
+            "two unread answers",
+        )
+        largest = max(connection.unread for connection in open_connections(serving))
         serving.server._http._connections._unread_bytes = largest
         # The larger of the two, and no more.
         wait_until(lambda: len(open_connections(serving)) == 1, "one to be closed")
         assert_serves(serving.client)
-        assert sum(one.unread > 0 for one in open_connections(serving)) == 1
+        assert sum(connection.unread > 0 for connection in open_connections(serving)) == 1
 
 
 def test_connections_are_bounded(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ def test_a_model_that_cannot_be_loaded_is_status_1_and_says_why() -> None:
     ],
 )
 def test_the_command_says_what_is_wrong(arguments: list[str], status: int, message: str, tmp_path: Path) -> None:
-    arguments = [str(tmp_path) if one == "." else one for one in arguments]
+    arguments = [str(tmp_path) if argument == "." else argument for argument in arguments]
     with Program(["--port", "0", *arguments]) as program:
         assert program.wait() == status, program.said()
         assert message in program.said()

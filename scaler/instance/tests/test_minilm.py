@@ -159,10 +159,10 @@ def test_two_servers_hold_one_copy_and_leave_nothing_behind(store: Path, model: 
         assert max(private) < 1 << 20
         pages = [smaps(store, server.pid) for server in (first, second)]
         # Half of the bytes are embeddings of unused words; ONNX Runtime never touches their pages.
-        assert all(one["Rss"] >= 0.3 * shared[0] for one in pages), pages
+        assert all(page["Rss"] >= 0.3 * shared[0] for page in pages), pages
         # Shared pages exist once, and neither process has private copies.
-        assert sum(one["Pss"] for one in pages) <= 1.1 * shared[0], pages
-        assert all(one["Anonymous"] == 0 for one in pages), pages
+        assert sum(page["Pss"] for page in pages) <= 1.1 * shared[0], pages
+        assert all(page["Anonymous"] == 0 for page in pages), pages
         assert held(store)
         for server in (first, second):
             server.terminate()

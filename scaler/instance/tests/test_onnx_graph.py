@@ -115,7 +115,7 @@ def test_requests_share_runs(tmp_path: Path) -> None:
             for row in x.reshape(2, 1, WIDTH)
         ]
         with ThreadPoolExecutor(2) as pool:
-            futures = [pool.submit(started.client.infer, {"inputs": [one]}) for one in tensors]
+            futures = [pool.submit(started.client.infer, {"inputs": [tensor]}) for tensor in tensors]
             answers = [future.result(HANGS_S).json()["outputs"][0]["data"] for future in futures]
         np.testing.assert_allclose(np.array(answers), x @ matrix(), rtol=1e-4, atol=1e-4)
         assert started.client.metric("tetris_instance_batch_rows_count") == 1

@@ -67,7 +67,7 @@ def test_an_encoder_is_padded_and_what_has_the_length_is_cut(
     inputs: list[Arg], outputs: list[Arg], cut: set[str]
 ) -> None:
     found = signature_of(inputs, outputs)
-    assert found.padding == {one.name: 0 for one in inputs}
+    assert found.padding == {tensor.name: 0 for tensor in inputs}
     assert found.sequence_outputs == cut
 
 

@@ -83,7 +83,7 @@ def decode(memory: _native.Memory) -> tuple[Form, list[Described]]:
     if version != _VERSION:
         raise ValueError(f"a result of form {version} is in the store, expected {_VERSION}; raise the version")
     description = json.loads(bytes(view[-_TRAILER.size - size : -_TRAILER.size]))
-    return description["form"], [Described(*one) for one in description["tensors"]]
+    return description["form"], [Described(*tensor) for tensor in description["tensors"]]
 
 
 def unpack(form: Form, tensors: dict[str, object]) -> object:

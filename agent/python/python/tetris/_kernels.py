@@ -106,9 +106,9 @@ def read_kernels(path: str | os.PathLike[str], *, model: str | os.PathLike[str] 
     """
     found = read_document(path, FORMAT, (VERSION,), model=model)
     models, devices = found.get("models"), found.get("devices")
-    if not isinstance(models, list) or len(models) > MAX_MODELS or not all(_is_name(one) for one in models):
+    if not isinstance(models, list) or len(models) > MAX_MODELS or not all(_is_name(model) for model in models):
         raise ValueError(f'{path} has no list of content ids under "models"; record it again')
-    if not isinstance(devices, dict) or len(devices) > MAX_DEVICES or not all(_is_name(one) for one in devices):
+    if not isinstance(devices, dict) or len(devices) > MAX_DEVICES or not all(_is_name(device) for device in devices):
         raise ValueError(f'{path} has no calls by device under "devices"; record it again')
     decoded: dict[str, tuple[str, ...]] = {}
     left = MAX_CALLS

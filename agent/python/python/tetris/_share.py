@@ -45,7 +45,7 @@ class ShareReport:
         """Return all fields, with the first of many names."""
         names = reprlib.Repr()
         names.maxlist, names.maxstring = 3, 80
-        values = {one.name: repr(getattr(self, one.name)) for one in fields(self)}
+        values = {field.name: repr(getattr(self, field.name)) for field in fields(self)}
         values["private_names"] = names.repr(self.private_names)
         if len(self.private_names) > names.maxlist:
             values["private_names"] += f" ({len(self.private_names)} names)"
@@ -69,7 +69,7 @@ def share_module_(module: torch.nn.Module, *, min_bytes: int = MIN_BYTES) -> Sha
     Returns:
         How much is shared now. Nothing is raised because of the store: what it cannot take stays private.
     """
-    named = [one for pair in (*module.named_parameters(), *module.named_buffers()) for one in _parts(*pair)]
+    named = [part for pair in (*module.named_parameters(), *module.named_buffers()) for part in _parts(*pair)]
     report = ShareReport()
     for tensor, shared in _shared(named, min_bytes, report):
         tensor.data = shared

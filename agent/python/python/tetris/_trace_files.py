@@ -279,7 +279,7 @@ def read_document(
         raise ValueError(f'{path} is no such file: expected an object with "format": "{form}"')
     version = found.get("version")
     if type(version) is not int or version not in versions:
-        known = " or ".join(str(one) for one in versions)
+        known = " or ".join(str(version) for version in versions)
         raise ValueError(f"{path} has version {reprlib.repr(version)}, expected {known}; record it again")
     return found
 

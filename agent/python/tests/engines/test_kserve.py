@@ -154,7 +154,9 @@ def test_sample_is_what_kserve_describes_and_gets_the_package() -> None:
     runtime = made(documents["serving-runtime"], "V1alpha1ServingRuntime", "ServingRuntime")
     service = made(documents["inference-service"], "V1beta1InferenceService", "InferenceService")
     assert service.spec.predictor.model.runtime == runtime.metadata.name
-    assert service.spec.predictor.model.model_format.name in {one.name for one in runtime.spec.supported_model_formats}
+    assert service.spec.predictor.model.model_format.name in {
+        supported.name for supported in runtime.spec.supported_model_formats
+    }
     # What the webhook looks at, on the pods.
     (container,) = runtime.spec.containers
     assert runtime.spec.labels["tetris.dev/inject"] == "python"

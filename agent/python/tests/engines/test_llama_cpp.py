@@ -182,7 +182,7 @@ def test_in_a_pod_the_daemon_puts_the_file_into_the_store(model: Path, empty_dir
         said = restricted.python(PROGRAM, path, "stock", patch=True)
     finally:
         restricted.end()
-    assert said["maps"] and all("objects-v1" in one for one in said["maps"])
+    assert said["maps"] and all("objects-v1" in mapped for mapped in said["maps"])
 
 
 def test_ctransformers_maps_the_same_file(model: Path, store: Path, tmp_path: Path) -> None:
@@ -205,4 +205,4 @@ def test_ctransformers_maps_the_same_file(model: Path, store: Path, tmp_path: Pa
     token, maps = python(program, path, env={"TETRIS_PATCH": "1"})
     expected, private = python(program, path, env={"TETRIS_PATCH": "0"})
     assert token == expected
-    assert [Path(one).parent.name for one in maps] == ["objects-v1"] and private == [str(path)]
+    assert [Path(mapped).parent.name for mapped in maps] == ["objects-v1"] and private == [str(path)]

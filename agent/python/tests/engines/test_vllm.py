@@ -399,7 +399,7 @@ def test_the_sample_serves_in_containers(tmpfs: Path, tmp_path: Path) -> None:
     command = [*server["command"], *server["args"]]
     address = f"http://127.0.0.1:{server['ports'][0]['containerPort']}", server["readinessProbe"]["httpGet"]["path"]
 
-    [shm] = [one["emptyDir"] for one in manifest["spec"]["volumes"] if one["name"] == "shm"]
+    [shm] = [volume["emptyDir"] for volume in manifest["spec"]["volumes"] if volume["name"] == "shm"]
     shm_bytes = int(shm["sizeLimit"].removesuffix("Gi")) << 30
     positions = int(command[command.index("--max-model-len") + 1])
     model = made(tmp_path / "model", layers=2, hidden=512, inner=1024, heads=8, positions=positions)

@@ -49,7 +49,7 @@ def measure(node: Node, name: str, shape: Shape, rounds: int, say: Callable[[str
         "light_bytes": status["light_bytes"],
         "seconds": seconds,
         "resident_seconds": resident,
-        "bytes_per_second": [nbytes / one for one in seconds],
+        "bytes_per_second": [nbytes / second for second in seconds],
         "peak_bytes_per_second": peaks,
     }
 

@@ -77,14 +77,14 @@ def _feeds(session: Any, dimensions: dict[str, str]) -> dict[str, Any]:
     """Inputs of the model's types and shapes; integers are 0 or 1, which every vocabulary and mask has."""
     rng = np.random.default_rng(SEED)
     feeds = {}
-    for one in session.get_inputs():
-        shape = [dim if isinstance(dim, int) else int(dimensions.get(dim, 1)) for dim in one.shape]
-        if "float" in one.type or "double" in one.type:
-            dtype = {"tensor(float16)": np.float16, "tensor(double)": np.float64}.get(one.type, np.float32)
-            feeds[one.name] = rng.standard_normal(shape).astype(dtype)
+    for argument in session.get_inputs():
+        shape = [dim if isinstance(dim, int) else int(dimensions.get(dim, 1)) for dim in argument.shape]
+        if "float" in argument.type or "double" in argument.type:
+            dtype = {"tensor(float16)": np.float16, "tensor(double)": np.float64}.get(argument.type, np.float32)
+            feeds[argument.name] = rng.standard_normal(shape).astype(dtype)
         else:
-            dtype = np.dtype(one.type.removeprefix("tensor(").removesuffix(")"))
-            feeds[one.name] = rng.integers(0, 2, shape).astype(dtype)
+            dtype = np.dtype(argument.type.removeprefix("tensor(").removesuffix(")"))
+            feeds[argument.name] = rng.integers(0, 2, shape).astype(dtype)
     return feeds
 
 

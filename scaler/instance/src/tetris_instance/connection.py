@@ -85,11 +85,11 @@ class Connections:
 
     def look(self, connections: Iterable[Any], now: float) -> None:
         """Close the connections that have made no progress, and those with most to read beyond the limit of all."""
-        open_ones = [one for one in connections if isinstance(one, Connection)]
+        open_ones = [connection for connection in connections if isinstance(connection, Connection)]
         for connection in open_ones:
             if connection.has_stalled(now):
                 connection.transport.abort()
-        waiting = sorted((one for one in open_ones if one.unread), key=lambda one: one.unread)
+        waiting = sorted((peer for peer in open_ones if peer.unread), key=lambda peer: peer.unread)
         total = sum(one.unread for one in waiting)
         while total > self._unread_bytes and waiting:
             largest = waiting.pop()

@@ -28,11 +28,11 @@ def _quotas(cgroups: Path, own: Path) -> list[float]:
     name = next((line[3:] for line in lines if line.startswith("0::")), "/")
     folder = cgroups / name.lstrip("/")
     found = []
-    for one in [folder, *folder.parents]:
-        if one == cgroups.parent:
+    for parent in [folder, *folder.parents]:
+        if parent == cgroups.parent:
             break
         try:
-            quota, period = (one / "cpu.max").read_text().split()
+            quota, period = (parent / "cpu.max").read_text().split()
         except (OSError, ValueError):
             continue
         if quota.isdigit() and period.isdigit() and int(period) > 0:

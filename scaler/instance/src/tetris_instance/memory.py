@@ -23,12 +23,12 @@ def memory_limit(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
         lines = []
     name = next((line[3:] for line in lines if line.startswith("0::")), "/")
     folder = cgroups / name.lstrip("/")
-    for one in [folder, *folder.parents]:
-        if one == cgroups.parent:
+    for parent in [folder, *folder.parents]:
+        if parent == cgroups.parent:
             break
         with contextlib.suppress(OSError, ValueError):
             # Without a limit it is the word `max`.
-            limits.append(int((one / "memory.max").read_text()))
+            limits.append(int((parent / "memory.max").read_text()))
     return min(limits)
 
 

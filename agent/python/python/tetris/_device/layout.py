@@ -52,7 +52,7 @@ def on_device(
     if not parts:
         return _copied(tensors, target), "the layout is not in the store"
     tied = _tied(parts)
-    mapped = [one for one in tied if not any(is_private(parts[index][0], private) for index in one.members)]
+    mapped = [tie for tie in tied if not any(is_private(parts[index][0], private) for index in tie.members)]
     storages: _Storages = {}
     reason = None
     if name is None:
@@ -91,12 +91,12 @@ def _mapped(parts: list[Part], tied: list[_Tied], device: str) -> _Storages:
     from tetris import gpu
 
     # Tensors of the same bytes are there once: nothing writes to them.
-    memories = {one.memory.id: one.memory for one in tied}
+    memories = {tie.memory.id: tie.memory for tie in tied}
     model = gpu.load_memories(list(memories.values()), device)
     model.wait(timeout=WAIT_S)
     by_object = {key: device_storage(tensor) for key, tensor in zip(memories, model.values(), strict=True)}
     count_mirrored("a layout", model)
-    return {index: (by_object[one.memory.id], 0) for one in tied for index in one.members}
+    return {index: (by_object[tie.memory.id], 0) for tie in tied for index in tie.members}
 
 
 def _tensor(part: Part, place: tuple[torch.UntypedStorage, int] | None, target: Any, mode: Mode) -> torch.Tensor:

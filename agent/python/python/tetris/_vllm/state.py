@@ -110,9 +110,9 @@ class Changes:
         self._values: list[tuple[torch.nn.Module, str, Any]] = []
         for name, aliases in description["parameters"].items():
             held = self._parameter(name, tensors[f"parameter:{name}"])
-            self._values += [(*self._owner(each), held) for each in (name, *aliases)]
+            self._values += [(*self._owner(owned), held) for owned in (name, *aliases)]
         for name, aliases in description["buffers"].items():
-            self._values += [(*self._owner(each), tensors[f"buffer:{name}"]) for each in (name, *aliases)]
+            self._values += [(*self._owner(owned), tensors[f"buffer:{name}"]) for owned in (name, *aliases)]
         for name, changed in description["attributes"].items():
             module = self._modules[name]
             self._values += [(module, key, _decoded(value, tensors)) for key, value in changed.items()]

@@ -61,7 +61,7 @@ class Program:
         ]
         greedy = vllm.SamplingParams(temperature=0.0, max_tokens=NEW, ignore_eos=True, detokenize=False)
         outputs = self._engine.generate(prompts, greedy, use_tqdm=False)
-        tokens = [token for one in outputs for token in one.outputs[0].token_ids]
+        tokens = [token for output in outputs for token in output.outputs[0].token_ids]
         return len(tokens), repr(tokens).encode()
 
 

@@ -45,7 +45,7 @@ class OnnxGraph:
         self.signature = signature_of(inputs, outputs)
         self._names = [spec.name for spec in self.signature.outputs]
         self._strings = {spec.name for spec in self.signature.inputs if spec.datatype == "BYTES"}
-        self._dimensions = {one.name: [_size(size, dimensions) for size in one.shape] for one in inputs}
+        self._dimensions = {tensor.name: [_size(size, dimensions) for size in tensor.shape] for tensor in inputs}
         names = frozenset(self._dimensions)
         takes_tokens = "input_ids" in names and names <= {"input_ids", "attention_mask", "token_type_ids"}
         self.text = tokenizer_beside(path.parent, names, _TOKENS_MAX) if takes_tokens else None

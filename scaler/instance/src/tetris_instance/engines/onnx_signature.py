@@ -45,8 +45,8 @@ def signature_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> Signature:
     batches = _batches([*inputs, *outputs])
     padding, sequences = _padding(inputs, outputs) if batches else ({}, frozenset())
     return Signature(
-        tuple(_spec(one, "input") for one in inputs),
-        tuple(_spec(one, "output") for one in outputs),
+        tuple(_spec(tensor, "input") for tensor in inputs),
+        tuple(_spec(output, "output") for output in outputs),
         batches,
         padding,
         sequences,
@@ -61,25 +61,25 @@ def _spec(one: Any, kind: str) -> TensorSpec:
 
 
 def _batches(tensors: list[Any]) -> bool:
-    if not all(one.shape and not isinstance(one.shape[0], int) for one in tensors):
+    if not all(tensor.shape and not isinstance(tensor.shape[0], int) for tensor in tensors):
         return False
-    return len({one.shape[0] for one in tensors if one.shape[0] is not None}) <= 1
+    return len({tensor.shape[0] for tensor in tensors if tensor.shape[0] is not None}) <= 1
 
 
 def _padding(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[dict[str, int], frozenset[str]]:
     """Return the padding values of inputs, and the outputs to cut."""
     nothing: tuple[dict[str, int], frozenset[str]] = ({}, frozenset())
-    names = {one.name for one in inputs}
+    names = {tensor.name for tensor in inputs}
     if not {_TOKENS, _MASK} <= names <= _ENCODER_INPUTS:
         return nothing
-    lengths = {tuple(one.shape[1:]) for one in inputs}
+    lengths = {tuple(tensor.shape[1:]) for tensor in inputs}
     length = next(iter(lengths))
     if len(lengths) > 1 or len(length) != 1 or not isinstance(length[0], str):
         return nothing
-    rest = [one.shape[1:] for one in outputs]
+    rest = [output.shape[1:] for output in outputs]
     # A variable axis with another name, or none, may depend on the length in any way.
     for sizes in rest:
         if not all(isinstance(size, int) or (axis == 0 and size == length[0]) for axis, size in enumerate(sizes)):
             return nothing
-    cut = frozenset(one.name for one in outputs if len(one.shape) > 1 and one.shape[1] == length[0])
+    cut = frozenset(output.name for output in outputs if len(output.shape) > 1 and output.shape[1] == length[0])
     return dict.fromkeys(sorted(names), 0), cut

@@ -29,7 +29,7 @@ class Tokenizer:
     def encode(self, texts: list[str]) -> Tensors:
         """Return the inputs, one row per text, padded to the longest. Long texts are truncated."""
         encodings = self._tokenizer.encode_batch(texts)
-        longest = max(1, *(len(one.ids) for one in encodings))
+        longest = max(1, *(len(encoding.ids) for encoding in encodings))
         made = {name: np.zeros((len(texts), longest), dtype=np.int64) for name in self._inputs}
         for row, one in enumerate(encodings):
             for name, values in (
