@@ -40,7 +40,7 @@ pub struct ConfigFlags {
     /// Flags for the tables of a node of a cluster
     #[command(flatten)]
     pub tables: NodeFlags,
-    /// Watch the API server for declarations of this node's pods, whatever the file has
+    /// Watch the API server for declarations of this node's pods, even if the file turns it off
     #[arg(long)]
     pub kubernetes: bool,
 }
