@@ -43,7 +43,7 @@ pub(super) enum Told {
     Known,
     /// Its parts are not known.
     New,
-    /// Most executors tell another one.
+    /// Most executors report another one.
     Other,
 }
 
