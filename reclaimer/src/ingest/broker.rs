@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::descriptor::{Checked, inspect};
 use super::job::IngestJob;
+use super::reading_time::ReadingTimes;
 use super::refusal_log::RefusalLog;
 use super::schedule::Key;
 use super::state::{BrokerState, locked};
@@ -74,6 +75,7 @@ impl Broker {
             refusals: RefusalLog::default(),
             turns: Turns::default(),
             headers: Arc::default(),
+            reading_times: ReadingTimes::default(),
         }))
     }
 

@@ -30,6 +30,7 @@ mod observer;
 mod options;
 mod read;
 mod read_memory;
+mod reading_time;
 mod refusal_log;
 mod reserved;
 mod run;

@@ -137,9 +137,11 @@ impl IngestJob {
             Ok(work) => work,
             Err(refused) => return self.conclude(shared, Stage::Refused(refused)),
         };
+        let (store, of) = (self.store().to_owned(), Arc::clone(shared));
         let read = move || {
+            let read = || span.in_scope(|| work.run());
             // Without a receiver the published objects are released here.
-            let _gone = reply.send(span.in_scope(|| work.run()));
+            let _gone = reply.send(of.reading_times.measured(&store, read));
         };
         let thread = std::thread::Builder::new().name("ingest".to_owned());
         if let Err(error) = thread.spawn(read) {

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::header_memory::HeaderMemory;
 use super::job::IngestJob;
+use super::reading_time::ReadingTimes;
 use super::refusal_log::RefusalLog;
 use super::reserved::Reserved;
 use super::schedule::{Schedule, Turn};
@@ -28,6 +29,7 @@ pub(super) struct BrokerState {
     pub(super) refusals: RefusalLog,
     pub(super) turns: Turns,
     pub(super) headers: Arc<HeaderMemory>,
+    pub(super) reading_times: ReadingTimes,
 }
 
 #[derive(Default)]

@@ -46,7 +46,7 @@ pub enum Line {
         /// The reason for private bytes.
         reason: Option<String>,
         /// Duration of the load in milliseconds.
-        took_ms: u64,
+        took_us: u64,
     },
 }
 

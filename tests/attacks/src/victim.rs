@@ -50,7 +50,7 @@ fn load_file(store: &Path, path: &Path, load: u64) -> Result<Model> {
         recognized: names.collect::<Vec<_>>().join(","),
         private: report.bytes_private + report.bytes_unshared,
         reason: report.private_reason.clone(),
-        took_ms: begun.elapsed().as_millis() as u64,
+        took_us: begun.elapsed().as_micros() as u64,
     }
     .say()?;
     Ok(model)

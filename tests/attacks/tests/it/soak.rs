@@ -21,10 +21,12 @@ const MIB: u64 = 1 << 20;
 /// Interval of the victim's loads.
 const LOADS: Duration = Duration::from_secs(2);
 /// Loads and requests before the attacks, for comparison.
-const LOADS_ALONE: usize = 5;
+const LOADS_ALONE: usize = 10;
 const REQUESTS_ALONE: usize = 250;
 /// Interval of questions to `/healthz`.
 const PROBES: Duration = Duration::from_millis(100);
+/// Interval of a thread that only sleeps: what it wakes late is the machine's.
+const WAKES: Duration = Duration::from_millis(5);
 /// Interval of volumes that come and go.
 const VOLUMES: Duration = Duration::from_secs(1);
 /// Interval in which a namespace is made again.
@@ -192,7 +194,7 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
         .chain([("gateway", gateway.watch())])
         .collect();
 
-    let (probes, volumes) = (Times::default(), Times::default());
+    let [probes, volumes, wakes] = std::array::from_fn(|_| Times::default());
     let mut reborn = Reborn {
         times: 0,
         pod: None,
@@ -205,6 +207,9 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
         let ends = Ends(&is_over);
         let (node, over) = (&node, &is_over);
         scope.spawn(|| at_intervals(over, PROBES, || probe(node, &probes)));
+        scope.spawn(|| {
+            at_intervals(over, Duration::ZERO, || wake(&wakes));
+        });
         let passing = node.passing_pod("green", "passing");
         let volumes = &volumes;
         scope.spawn(move || {
@@ -239,12 +244,11 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
     }
     let took = victim.stop(&node);
     tell(&format!(
-        "{} loads of the victim, the longest {} ms",
+        "{} loads of the victim, the longest {:?}",
         took.len(),
         took.iter().max().unwrap()
     ));
-    let loads: Vec<_> = took.iter().copied().map(Duration::from_millis).collect();
-    tell_ratio("loads", &loads, LOADS_ALONE);
+    tell_ratio("loads", &took, LOADS_ALONE);
     let answers = client.stop();
     tell_ratio("requests", &answers, REQUESTS_ALONE);
     let answers = Times(Mutex::new(answers));
@@ -253,6 +257,7 @@ fn all_attacks_at_once_cost_a_victim_nothing_and_leave_nothing() {
     }
     answers.tell("requests to the gateway");
     probes.tell("/healthz");
+    wakes.tell("delays of a thread that only sleeps");
     volumes.tell("publishing and unpublishing a volume");
     let longest = longest_pass(&passes_before, &passes_after);
     tell(&format!("passes: none longer than {longest} s"));
@@ -302,6 +307,12 @@ fn at_intervals(over: &AtomicBool, interval: Duration, mut action: impl FnMut())
         action();
         std::thread::sleep(interval.saturating_sub(begun.elapsed()));
     }
+}
+
+fn wake(delays: &Times) {
+    let begun = Instant::now();
+    std::thread::sleep(WAKES);
+    delays.add(begun.elapsed().saturating_sub(WAKES));
 }
 
 fn probe(node: &Node, times: &Times) {

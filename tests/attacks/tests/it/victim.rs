@@ -11,8 +11,8 @@ pub const USER: u32 = 5000;
 
 pub struct Victim {
     program: Program,
-    /// Durations of its loads, in milliseconds.
-    pub took_ms: Vec<u64>,
+    /// Durations of its loads.
+    pub took: Vec<Duration>,
 }
 
 impl Victim {
@@ -22,7 +22,7 @@ impl Victim {
         let arguments = ["victim", "--every-ms", &every].map(str::to_owned);
         Self {
             program: Program::start(pod, "victim", &arguments),
-            took_ms: Vec::new(),
+            took: Vec::new(),
         }
     }
 
@@ -31,8 +31,8 @@ impl Victim {
     /// # Panics
     /// When the bytes of one are wrong or private.
     pub fn loads(&mut self, node: &Node, loads: usize) {
-        let until = self.took_ms.len() + loads;
-        while self.took_ms.len() < until {
+        let until = self.took.len() + loads;
+        while self.took.len() < until {
             match self.program.line() {
                 Some(line) => self.note(node, &line),
                 None => panic!("the victim ended: {}", node.log()),
@@ -48,30 +48,27 @@ impl Victim {
     }
 
     /// Ends it: what it kept mapped is compared once more.
-    pub fn stop(self, node: &Node) -> Vec<u64> {
-        let Self {
-            program,
-            mut took_ms,
-        } = self;
+    pub fn stop(self, node: &Node) -> Vec<Duration> {
+        let Self { program, mut took } = self;
         for line in program.stop() {
-            took_ms.push(require_brokered(node, &line));
+            took.push(require_brokered(node, &line));
         }
-        took_ms
+        took
     }
 
     fn note(&mut self, node: &Node, line: &Line) {
-        self.took_ms.push(require_brokered(node, line));
+        self.took.push(require_brokered(node, line));
     }
 }
 
-fn require_brokered(node: &Node, line: &Line) -> u64 {
+fn require_brokered(node: &Node, line: &Line) -> Duration {
     match line {
         Line::Load {
             recognized,
             private: 0,
-            took_ms,
+            took_us,
             ..
-        } if recognized == "brokered" => *took_ms,
+        } if recognized == "brokered" => Duration::from_micros(*took_us),
         line => panic!("{line:?}: {}", node.log()),
     }
 }
