@@ -78,6 +78,7 @@ mod exact;
 mod gpu;
 mod inventory;
 mod limits;
+mod numbered;
 mod placement;
 mod profile;
 mod rate;

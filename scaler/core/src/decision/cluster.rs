@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{NodeView, Phase, Settings, View};
 use crate::gpu::{GpuNeeds, GpuRoom, GpuType, best_gpu};
 use crate::inventory::{ModelTensors, Similarity};
+use crate::numbered::Numbered as _;
 use crate::placement::{Hosted, Node};
 use crate::score::Resources;
 
@@ -29,12 +30,10 @@ pub(super) struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     pub(super) fn of(view: &'a View<'a>) -> Self {
         let mut order: Vec<usize> = (0..view.nodes.len()).collect();
-        order.sort_by_key(|&at| (view.nodes.get(at).map(|node| node.name.as_str()), at));
+        order.sort_by_key(|&at| (view.nodes.at(at).name.as_str(), at));
         let mut ranks = vec![0; order.len()];
         for (rank, &at) in order.iter().enumerate() {
-            if let Some(slot) = ranks.get_mut(at) {
-                *slot = rank;
-            }
+            *ranks.at_mut(at) = rank;
         }
         let stores = view
             .functions
@@ -83,8 +82,7 @@ impl<'a> Cluster<'a> {
 
     /// Returns the free resources of a node.
     pub(super) fn free(&self, at: usize) -> Resources {
-        let free = self.node(at).map(|node| node.free).unwrap_or_default();
-        let used = self.used.get(at).copied().unwrap_or_default();
+        let (free, used) = (self.view.nodes.at(at).free, self.used.at(at));
         Resources {
             cpu_millis: free.cpu_millis.saturating_sub(used.cpu_millis),
             memory_bytes: free.memory_bytes.saturating_sub(used.memory_bytes),
@@ -155,7 +153,7 @@ impl<'a> Cluster<'a> {
         let (mut taken, mut others) = (BTreeSet::new(), Vec::new());
         for (rank, &at) in self.order.iter().enumerate() {
             let Some(node) = self.node(at) else { continue };
-            let busy = self.instances.get(at).is_some_and(|&count| count > 0);
+            let busy = *self.instances.at(at) > 0;
             if busy || has.get(rank).copied().unwrap_or(false) {
                 taken.insert(rank);
             } else if node.accepts_new {
@@ -224,7 +222,7 @@ impl<'a> Cluster<'a> {
 
     /// Returns the room on the GPUs of a node.
     pub(super) fn gpus(&self, at: usize) -> &[GpuRoom] {
-        self.gpus.get(at).map_or(&[][..], Vec::as_slice)
+        self.gpus.at(at)
     }
 
     /// Returns the types of the GPUs on nodes that accept new instances.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use tetris_store_layout::ObjectId;
 
 use super::View;
+use crate::numbered::Numbered as _;
 
 /// Splits functions into parts of at most `most`, at least one. Functions that share tensors, with each
 /// other or through a third, are in one part if they fit.
@@ -43,9 +44,7 @@ fn families(view: &View<'_>, functions: &[usize]) -> Vec<Vec<usize>> {
         for (id, _) in objects {
             let other = *first_with.entry(id).or_insert(at);
             let (a, b) = (root(&mut parents, at), root(&mut parents, other));
-            if let Some(parent) = parents.get_mut(a.max(b)) {
-                *parent = a.min(b);
-            }
+            *parents.at_mut(a.max(b)) = a.min(b);
         }
     }
     let mut families: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -58,11 +57,9 @@ fn families(view: &View<'_>, functions: &[usize]) -> Vec<Vec<usize>> {
 
 /// Returns the first member of a family, and shortens the way to it.
 fn root(parents: &mut [usize], mut at: usize) -> usize {
-    while let Some(&parent) = parents.get(at).filter(|&&parent| parent != at) {
-        let next = parents.get(parent).copied().unwrap_or(parent);
-        if let Some(slot) = parents.get_mut(at) {
-            *slot = next;
-        }
+    while *parents.at(at) != at {
+        let next = *parents.at(*parents.at(at));
+        *parents.at_mut(at) = next;
         at = next;
     }
     at

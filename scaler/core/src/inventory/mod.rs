@@ -13,6 +13,7 @@ pub use limits::{InventoryFull, InventoryLimits, MAX_NODES};
 pub use model::{ModelError, ModelTensors};
 pub use theta::{Similarity, Thetas};
 
+use crate::numbered::Numbered as _;
 use limits::Size;
 use node_set::NodeSet;
 
@@ -80,8 +81,8 @@ impl Inventory {
     pub fn set_node(&mut self, node: &str, has: &[ObjectId]) -> Result<Change, InventoryFull> {
         let known = self.names.get(node).copied();
         let (mut now, unknown) = self.numbered(has);
-        let before = known.and_then(|number| self.nodes.get_mut(usize::from(number)));
-        let before = before.map(std::mem::take).unwrap_or_default();
+        let before = known.map(|number| std::mem::take(self.nodes.at_mut(usize::from(number))));
+        let before = before.unwrap_or_default();
         let added = difference(&now, &before);
         let removed = difference(&before, &now);
         let would_be = Size {
@@ -96,7 +97,9 @@ impl Inventory {
                 .saturating_add(unknown.len()),
         };
         if let Err(full) = self.limits.check(node, &would_be) {
-            self.put(known, before);
+            if let Some(number) = known {
+                *self.nodes.at_mut(usize::from(number)) = before;
+            }
             return Err(full);
         }
         let number = known.unwrap_or_else(|| self.number_node(node));
@@ -108,7 +111,7 @@ impl Inventory {
         now.extend(&new);
         now.sort_unstable();
         self.apply(number, added.iter().chain(&new), &removed);
-        self.put(Some(number), now);
+        *self.nodes.at_mut(usize::from(number)) = now;
         Ok(change)
     }
 
@@ -117,8 +120,8 @@ impl Inventory {
         let Some(number) = self.names.remove(node) else {
             return false;
         };
-        let had = self.nodes.get_mut(usize::from(number)).map(std::mem::take);
-        self.apply(number, [].iter(), &had.unwrap_or_default());
+        let had = std::mem::take(self.nodes.at_mut(usize::from(number)));
+        self.apply(number, [].iter(), &had);
         self.unused_nodes.push(number);
         true
     }
@@ -172,29 +175,22 @@ impl Inventory {
         (known, unknown)
     }
 
-    fn put(&mut self, node: Option<u16>, has: Vec<u32>) {
-        let slot = node.and_then(|number| self.nodes.get_mut(usize::from(number)));
-        if let Some(slot) = slot {
-            *slot = has;
-        }
-    }
-
     fn apply<'a>(&mut self, node: u16, added: impl Iterator<Item = &'a u32>, removed: &[u32]) {
         let cluster = self.nodes.len();
         for &number in added {
-            if let Some(object) = self.objects.get_mut(number as usize) {
-                object.nodes.insert(node, cluster);
-                self.pairs = self.pairs.saturating_add(1);
-            }
+            self.objects
+                .at_mut(number as usize)
+                .nodes
+                .insert(node, cluster);
+            self.pairs = self.pairs.saturating_add(1);
         }
         for &number in removed {
-            if let Some(object) = self.objects.get_mut(number as usize) {
-                object.nodes.remove(node, cluster);
-                self.pairs = self.pairs.saturating_sub(1);
-                if object.nodes.is_empty() {
-                    self.numbers.remove(&object.id);
-                    self.unused_objects.push(number);
-                }
+            let object = self.objects.at_mut(number as usize);
+            object.nodes.remove(node, cluster);
+            self.pairs = self.pairs.saturating_sub(1);
+            if object.nodes.is_empty() {
+                self.numbers.remove(&object.id);
+                self.unused_objects.push(number);
             }
         }
     }
@@ -214,9 +210,8 @@ impl Inventory {
         let nodes = NodeSet::default();
         let object = Object { id, nodes };
         let reused = self.unused_objects.pop();
-        let slot = reused.and_then(|number| self.objects.get_mut(number as usize));
-        let number = if let (Some(number), Some(slot)) = (reused, slot) {
-            *slot = object;
+        let number = if let Some(number) = reused {
+            *self.objects.at_mut(number as usize) = object;
             number
         } else {
             self.objects.push(object);

@@ -5,6 +5,7 @@ use tetris_store_layout::ObjectId;
 
 use super::node_set::NodeSet;
 use super::{Inventory, ModelTensors};
+use crate::numbered::Numbered as _;
 
 /// Tensor similarity theta of a model and a node, as numerator and denominator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -76,7 +77,7 @@ impl Inventory {
         let node = *self.names.get(node)?;
         let here = model.objects().iter().filter(|(id, _)| {
             let number = self.numbers.get(id);
-            let object = number.and_then(|&number| self.objects.get(number as usize));
+            let object = number.map(|&number| self.objects.at(number as usize));
             object.is_some_and(|object| object.nodes.contains(node))
         });
         Some(Similarity {
@@ -122,9 +123,8 @@ impl Inventory {
                 many.push((words, bytes));
             }
             for &node in set.list().unwrap_or_default() {
-                if let Some(sum) = sums.get_mut(usize::from(node)) {
-                    *sum = bytes.wrapping_add(*sum);
-                }
+                let sum = sums.at_mut(usize::from(node));
+                *sum = bytes.wrapping_add(*sum);
             }
         }
         for eight in many.chunks(8) {
@@ -176,7 +176,7 @@ fn add_eight(sums: &mut [u64], eight: &[(&[u64], u64)]) {
         }
         for (column, nodes) in nodes.chunks_exact_mut(8).enumerate() {
             for (pattern, sum) in patterns(words, column).into_iter().zip(nodes) {
-                let more = table.get(usize::from(pattern)).copied().unwrap_or(0);
+                let more = *table.at(usize::from(pattern));
                 *sum = more.wrapping_add(*sum);
             }
         }
@@ -186,7 +186,7 @@ fn add_eight(sums: &mut [u64], eight: &[(&[u64], u64)]) {
 /// Returns for each of eight nodes a bit per object: bit i of byte j is bit `8 column + j` of word
 /// i.
 fn patterns(words: [u64; 8], column: usize) -> [u8; 8] {
-    let rows = words.map(|word| word.to_le_bytes().get(column).copied().unwrap_or(0));
+    let rows = words.map(|word| *word.to_le_bytes().at(column));
     transposed(u64::from_le_bytes(rows)).to_le_bytes()
 }
 

@@ -5,6 +5,7 @@ use super::instance::{ProblemInstance, Slot};
 use super::layout::Layout;
 use crate::cost::MemoryTerm;
 use crate::dts::dts;
+use crate::numbered::Numbered as _;
 
 /// Places instances as Tetris 3.2 does: DTS for each model alone, counting all memory, and each
 /// instance on the node with room and the largest theta. Among equal nodes it takes the one with
@@ -26,7 +27,7 @@ pub(super) fn published<'a>(
 
 fn place_all(layout: &mut Layout<'_>, model: usize) -> Option<()> {
     let instance = layout.instance();
-    let demand = instance.problem.demands.get(model)?;
+    let demand = instance.problem.demands.at(model);
     let whole = instance.weights(model).counting(MemoryTerm::Whole);
     let selection = dts(&demand.profile, demand.slo, demand.load, whole).ok()?;
     for chosen in selection.choices {

@@ -3,6 +3,7 @@
 use super::atoms::Atom;
 use super::instance::{Choice, ProblemInstance};
 use super::room::Room as Free;
+use crate::numbered::Numbered as _;
 use crate::score::Resources;
 
 /// Sum of the optima for private memory, and each needed tensor on as many nodes as its models
@@ -54,10 +55,7 @@ impl Room {
     /// Returns the least number of nodes for the atom's models: the number of largest nodes with
     /// enough free for all of them. It is 0 without load.
     fn nodes_needed(&self, atom: &Atom) -> usize {
-        let taken = atom
-            .models
-            .iter()
-            .filter_map(|&model| self.taken.get(model));
+        let taken = atom.models.iter().map(|&model| self.taken.at(model));
         let mut rest = taken.fold(0, |sum: u128, &taken| sum.saturating_add(taken));
         let largest_first = self.free.iter().rev();
         let needed = largest_first.take_while(|&&free| {
@@ -72,8 +70,7 @@ impl Room {
 /// Least amount of `resource` that carries the model's load, if instances were divisible.
 fn least(instance: &ProblemInstance<'_>, model: usize, resource: fn(&Resources) -> u64) -> u128 {
     let load = u128::from(instance.load(model));
-    let choices = instance.choices.get(model).into_iter().flatten();
-    let shares = choices.map(|choice: &Choice| {
+    let shares = instance.choices.at(model).iter().map(|choice: &Choice| {
         let amount = u128::from(resource(&choice.needs)).saturating_mul(load);
         amount.div_ceil(u128::from(choice.rate))
     });

@@ -7,6 +7,7 @@ use super::instance::Slot;
 use super::layout::Layout;
 use super::room::share;
 use crate::exact::solve_within;
+use crate::numbered::Numbered as _;
 use crate::rate::Rate;
 
 /// Method of construction.
@@ -51,11 +52,9 @@ impl Layout<'_> {
     /// Removes redundant instances, the most expensive first.
     pub(super) fn trim(&mut self, model: usize) {
         let mut slots = self.slots(|slot| slot.model == model);
-        slots.sort_by_key(|&(slot, _)| {
-            Reverse(self.instance().choice(slot).map_or(0, |entry| entry.price))
-        });
+        slots.sort_by_key(|&(slot, _)| Reverse(self.instance().choice(slot).price));
         for (slot, count) in slots {
-            let rate = self.instance().choice(slot).map_or(0, |choice| choice.rate);
+            let rate = self.instance().choice(slot).rate;
             for _ in 0..count {
                 let load = u128::from(self.instance().load(model));
                 if self.rate(model).saturating_sub(rate.into()) < load {
@@ -76,7 +75,7 @@ impl Layout<'_> {
     /// Returns the slot to add next, or `None` if none fits.
     fn best_slot(&self, model: usize, method: Method) -> Option<Slot> {
         let uncovered = self.uncovered(model);
-        let choices = self.instance().choices.get(model)?;
+        let choices = self.instance().choices.at(model);
         let mut best: Option<(u128, u128, u64, Slot)> = None;
         for node in self.nodes() {
             let missing = self.missing(model, node);
@@ -116,11 +115,7 @@ impl Layout<'_> {
     /// Returns the largest share of the free resources of the node and its GPU that an instance takes,
     /// in millionths.
     fn strain(&self, slot: Slot, missing: u64) -> u128 {
-        let needs = self
-            .instance()
-            .choice(slot)
-            .map(|choice| choice.needs)
-            .unwrap_or_default();
+        let needs = self.instance().choice(slot).needs;
         let store = self.store_room(slot.model, slot.node);
         let of_store = store.map_or(0, |room| share(missing, room));
         let strain = self.free(slot.node).strain(needs, missing).max(of_store);
@@ -131,9 +126,7 @@ impl Layout<'_> {
     /// least; skips instances without room.
     fn fill_exact(&mut self, model: usize) {
         let instance = self.instance();
-        let Some(demand) = instance.problem.demands.get(model) else {
-            return;
-        };
+        let demand = instance.problem.demands.at(model);
         let rest = Rate::from_micro_rps(self.uncovered(model));
         let solved = solve_within(
             &demand.profile,
@@ -146,10 +139,7 @@ impl Layout<'_> {
             return;
         };
         let all = demand.profile.configurations();
-        let price = |at: usize| {
-            all.get(at)
-                .map_or(0, |entry| instance.weights(model).of(entry))
-        };
+        let price = |at: usize| instance.weights(model).of(all.at(at));
         let mut wanted = solution.selection.choices;
         wanted.sort_by_key(|chosen| (Reverse(price(chosen.configuration)), chosen.configuration));
         for chosen in wanted {

@@ -7,6 +7,7 @@ use super::instance::{ChosenGpu, ProblemInstance, Slot};
 use super::room::share;
 use super::shortage::Shortage;
 use crate::gpu::GpuRoom;
+use crate::numbered::Numbered as _;
 
 /// A GPU with the instances that the placement puts there.
 #[derive(Clone, Debug)]
@@ -51,20 +52,14 @@ impl<'a> Devices<'a> {
 
     /// Returns the GPU of a slot, if its node has one of that type there.
     fn of(&self, slot: Slot, gpu: ChosenGpu) -> Option<&Device> {
-        let room = self
-            .instance
-            .problem
-            .nodes
-            .get(slot.node)?
-            .gpus
-            .get(gpu.at)?;
-        let is_of_type = room.kind == gpu.needs.kind;
-        self.all.get(slot.node)?.get(gpu.at).filter(|_| is_of_type)
+        let rooms = &self.instance.problem.nodes.at(slot.node).gpus;
+        let is_of_type = rooms.get(gpu.at)?.kind == gpu.needs.kind;
+        is_of_type.then(|| self.all.at(slot.node).at(gpu.at))
     }
 
     /// Returns the bytes that one more instance brings to its GPU, given those placed so far.
     pub(super) fn brings(&self, slot: Slot) -> OnGpu {
-        let gpu = self.instance.choice(slot).and_then(|choice| choice.gpu);
+        let gpu = self.instance.choice(slot).gpu;
         let device = gpu.and_then(|gpu| Some((gpu.at, self.of(slot, gpu)?)));
         let Some((at, device)) =
             device.filter(|(_, entry)| !entry.hosted.contains_key(&slot.model))
@@ -72,11 +67,11 @@ impl<'a> Devices<'a> {
             return OnGpu::default();
         };
         let used = |atom: usize| device.uses.get(atom).is_some_and(|&count| count > 0);
-        let atoms = self.instance.atoms_of.get(slot.model).into_iter().flatten();
+        let atoms = self.instance.atoms_of.at(slot.model).iter();
         let absent = atoms.filter(|&&atom| !used(atom));
-        let bytes = absent.filter_map(|&atom| {
-            let atom = self.instance.atoms.get(atom)?;
-            atom.on_gpus.get(slot.node)?.get(at)
+        let bytes = absent.map(|&atom| {
+            let atom = self.instance.atoms.at(atom);
+            atom.on_gpus.at(slot.node).at(at)
         });
         // The sums are parts of the model's total, which fits.
         bytes.fold(OnGpu::default(), |sum, one| OnGpu {
@@ -87,7 +82,7 @@ impl<'a> Devices<'a> {
 
     /// Adds the shortage of the slot's GPU for one more instance.
     pub(super) fn add_lacks(&self, slot: Slot, lacks: &mut Shortage) {
-        let Some(gpu) = self.instance.choice(slot).and_then(|choice| choice.gpu) else {
+        let Some(gpu) = self.instance.choice(slot).gpu else {
             return;
         };
         let Some(device) = self.of(slot, gpu) else {
@@ -107,7 +102,7 @@ impl<'a> Devices<'a> {
     /// Returns the device memory that one more instance takes, in bytes, and its part of the GPU's
     /// time, in thousandths.
     pub(super) fn needs(&self, slot: Slot) -> (u64, u64) {
-        let gpu = self.instance.choice(slot).and_then(|choice| choice.gpu);
+        let gpu = self.instance.choice(slot).gpu;
         gpu.map_or((0, 0), |gpu| {
             let bytes = gpu.needs.own_bytes.saturating_add(self.brings(slot).room);
             (bytes, gpu.needs.share_permille.into())
@@ -116,7 +111,7 @@ impl<'a> Devices<'a> {
 
     /// Returns the largest share of its GPU's room that one more instance takes, in millionths.
     pub(super) fn strain(&self, slot: Slot) -> u128 {
-        let gpu = self.instance.choice(slot).and_then(|choice| choice.gpu);
+        let gpu = self.instance.choice(slot).gpu;
         let Some((gpu, device)) = gpu.and_then(|gpu| Some((gpu, self.of(slot, gpu)?))) else {
             return 0;
         };
@@ -154,13 +149,10 @@ impl<'a> Devices<'a> {
     }
 
     fn account(&mut self, slot: Slot, change: impl FnOnce(&mut Device, ChosenGpu)) {
-        let Some(gpu) = self.instance.choice(slot).and_then(|choice| choice.gpu) else {
+        let Some(gpu) = self.instance.choice(slot).gpu else {
             return;
         };
-        let of_node = self.all.get_mut(slot.node);
-        if let Some(device) = of_node.and_then(|gpus| gpus.get_mut(gpu.at)) {
-            change(device, gpu);
-        }
+        change(self.all.at_mut(slot.node).at_mut(gpu.at), gpu);
     }
 
     fn count(&mut self, slot: Slot, added: bool) {
@@ -177,10 +169,9 @@ impl<'a> Devices<'a> {
                 device.hosted.remove(&slot.model);
             }
             device.uses.resize(instance.atoms.len(), 0);
-            for &atom in instance.atoms_of.get(slot.model).into_iter().flatten() {
-                if let Some(count) = device.uses.get_mut(atom) {
-                    *count = count.saturating_add_signed(by);
-                }
+            for &atom in instance.atoms_of.at(slot.model) {
+                let count = device.uses.at_mut(atom);
+                *count = count.saturating_add_signed(by);
             }
         });
     }

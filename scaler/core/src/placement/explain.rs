@@ -5,6 +5,7 @@ use super::instance::{ProblemInstance, Slot};
 use super::layout::Layout;
 use super::outcome::PlacementError;
 use super::shortage::Shortage;
+use crate::numbered::Numbered as _;
 use crate::rate::Rate;
 
 /// Checks that one instance of each model with load fits somewhere alone, and that a plan may have
@@ -12,12 +13,7 @@ use crate::rate::Rate;
 pub(super) fn check_sizes(instance: &ProblemInstance<'_>) -> Result<(), PlacementError> {
     let empty = Layout::new(instance);
     for model in (0..instance.choices.len()).filter(|&model| instance.load(model) > 0) {
-        let rates = instance
-            .choices
-            .get(model)
-            .into_iter()
-            .flatten()
-            .map(|choice| choice.rate);
+        let rates = instance.choices.at(model).iter().map(|choice| choice.rate);
         let fastest = rates.max().unwrap_or(1);
         if instance.load(model).div_ceil(fastest) > MAX_INSTANCES as u64 {
             let model = instance.name(model);
@@ -65,7 +61,7 @@ pub(super) fn out_of_room(
 /// shortages by their largest share of the instance's needs. `None` if no node takes new instances.
 fn closest(layout: &Layout<'_>, model: usize) -> Option<(String, Shortage)> {
     let instance = layout.instance();
-    let choices = 0..instance.choices.get(model).map_or(0, Vec::len);
+    let choices = 0..instance.choices.at(model).len();
     let slots = choices.flat_map(|choice| {
         layout.nodes().map(move |node| Slot {
             model,
@@ -76,13 +72,13 @@ fn closest(layout: &Layout<'_>, model: usize) -> Option<(String, Shortage)> {
     let lacking = slots.filter_map(|slot| {
         let missing = layout.missing(model, slot.node);
         let lacks = layout.lacks(slot, missing)?;
-        let needs = instance.choice(slot)?.needs;
+        let needs = instance.choice(slot).needs;
         let worst = lacks.worst(needs, missing, layout.needs_of_gpu(slot));
         Some((worst, slot.node, lacks))
     });
     let best = lacking
         .min_by_key(|&(worst, node, lacks)| (worst, lacks.cpu_millis, lacks.memory_bytes, node));
     let (_, node, lacks) = best?;
-    let node = instance.problem.nodes.get(node)?;
+    let node = instance.problem.nodes.at(node);
     Some((node.name.clone(), lacks))
 }

@@ -11,6 +11,7 @@ use crate::cost::{MemoryTerm, Weights};
 use crate::dts::dts;
 use crate::exact::{Solution, solve};
 use crate::gpu::GpuNeeds;
+use crate::numbered::Numbered as _;
 use crate::score::Resources;
 
 /// A configuration that a model may run in.
@@ -114,28 +115,25 @@ impl<'a> ProblemInstance<'a> {
     }
 
     pub(super) fn load(&self, model: usize) -> u64 {
-        let demand = self.problem.demands.get(model);
-        demand.map_or(0, |demand| demand.load.micro_rps())
+        self.problem.demands.at(model).load.micro_rps()
     }
 
     /// Store of the model's tensors.
     pub(super) fn store(&self, model: usize) -> usize {
-        let demand = self.problem.demands.get(model);
-        demand.map_or(0, |demand| demand.store)
+        self.problem.demands.at(model).store
     }
 
     /// Weights for private memory, with the model's alpha.
     pub(super) fn weights(&self, model: usize) -> Weights {
-        self.weights.get(model).copied().unwrap_or_default()
+        *self.weights.at(model)
     }
 
-    pub(super) fn choice(&self, slot: Slot) -> Option<Choice> {
-        self.choices.get(slot.model)?.get(slot.choice).copied()
+    pub(super) fn choice(&self, slot: Slot) -> Choice {
+        *self.choices.at(slot.model).at(slot.choice)
     }
 
     pub(super) fn name(&self, model: usize) -> String {
-        let demand = self.problem.demands.get(model);
-        demand.map(|demand| demand.name.clone()).unwrap_or_default()
+        self.problem.demands.at(model).name.clone()
     }
 }
 
@@ -164,9 +162,9 @@ fn check(problem: &PlacementProblem<'_>) -> Result<(), PlacementError> {
     )?;
     let mut running = problem.current.iter().enumerate();
     running.try_for_each(|(at, placed)| {
-        let demand = problem.demands.get(placed.model);
-        let configurations = demand.map_or(0, |demand| demand.profile.configurations().len());
         known(problem, at, placed.model, placed.node)?;
+        let profile = &problem.demands.at(placed.model).profile;
+        let configurations = profile.configurations().len();
         in_range(at, ("configuration", placed.configuration, configurations))
     })?;
     let mut fixed = problem.fixed.iter().enumerate();
@@ -201,9 +199,7 @@ fn in_range(
 /// Returns the configurations of a model that meet its objective and are worth considering: running
 /// ones, the one that DTS takes, and those that no other dominates in CPU, private memory and rate.
 fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Vec<Choice> {
-    let Some(demand) = problem.demands.get(model) else {
-        return Vec::new();
-    };
+    let demand = problem.demands.at(model);
     // The published algorithm also weighs shared memory, and may select a dominated configuration.
     let whole = weights.counting(MemoryTerm::Whole);
     let published = dts(&demand.profile, demand.slo, demand.load, whole).unwrap_or_default();
@@ -280,15 +276,15 @@ fn fix(
     stores: &mut StoreRooms,
 ) {
     for &Hosted { model, node } in problem.fixed {
-        let Some(room) = free.get_mut(node) else {
-            continue;
-        };
+        let room = free.at_mut(node);
+        let store = problem.demands.at(model).store;
         for atom in &mut *atoms {
             let comes = atom.models.binary_search(&model).is_ok();
-            let missing = atom.missing.get_mut(node).filter(|_| comes);
-            let brought = missing.map_or(0, std::mem::take);
+            if !comes {
+                continue;
+            }
+            let brought = std::mem::take(atom.missing.at_mut(node));
             room.take(Resources::default(), brought);
-            let store = problem.demands.get(model).map_or(0, |demand| demand.store);
             if let Some(room) = stores.get_mut(&(node, store)) {
                 *room = room.saturating_sub(brought);
             }
@@ -319,17 +315,12 @@ fn kinds(
     let mut numbers = BTreeMap::new();
     let (mut kinds, mut kind_of) = (Vec::<BTreeSet<usize>>::new(), Vec::new());
     for (at, node) in problem.nodes.iter().enumerate() {
-        let missing = atoms
-            .iter()
-            .filter_map(|atom| atom.missing.get(at).copied());
-        let missing: Vec<u64> = missing.collect();
+        let missing: Vec<u64> = atoms.iter().map(|atom| *atom.missing.at(at)).collect();
         let stores = stores.range((at, 0)..=(at, usize::MAX));
         let stores: Vec<(usize, u64)> = stores.map(|(key, room)| (key.1, *room)).collect();
         let gpus: Vec<_> = (node.gpus.iter().enumerate())
             .map(|(gpu, entry)| {
-                let atoms = atoms
-                    .iter()
-                    .filter_map(|atom| atom.on_gpus.get(at)?.get(gpu).copied());
+                let atoms = atoms.iter().map(|atom| *atom.on_gpus.at(at).at(gpu));
                 let room = (
                     entry.kind,
                     entry.tensor_bytes,
@@ -339,7 +330,7 @@ fn kinds(
                 (room, atoms.collect::<Vec<OnGpu>>())
             })
             .collect();
-        let free = (free.get(at), stores, gpus, node.gpus_only, node.accepts_new);
+        let free = (free.at(at), stores, gpus, node.gpus_only, node.accepts_new);
         let alone = running.contains(&at).then_some(at);
         let kind = *numbers.entry((alone, free, missing)).or_insert(kinds.len());
         match kinds.get_mut(kind) {
@@ -356,7 +347,7 @@ fn kinds(
 fn current(problem: &PlacementProblem<'_>, choices: &[Vec<Choice>]) -> BTreeMap<Slot, u32> {
     let mut current = BTreeMap::new();
     for placed in problem.current {
-        let of_model = choices.get(placed.model).map_or(&[][..], Vec::as_slice);
+        let of_model = choices.at(placed.model);
         let same = |choice: &Choice| {
             let gpu = choice.gpu.map(|gpu| gpu.at);
             choice.configuration == placed.configuration && gpu == placed.gpu

@@ -6,6 +6,7 @@ use super::device::Devices;
 use super::instance::{ProblemInstance, Slot, StoreRooms};
 use super::room::Room;
 use super::shortage::Shortage;
+use crate::numbered::Numbered as _;
 
 /// Instances by slot, and quantities derived from them, kept up to date.
 #[derive(Clone, Debug)]
@@ -70,7 +71,7 @@ impl<'a> Layout<'a> {
     }
 
     pub(super) fn free(&self, node: usize) -> Room {
-        self.free.get(node).copied().unwrap_or_default()
+        *self.free.at(node)
     }
 
     /// Returns the room of the model's store on a node, in bytes, if it has less than the node.
@@ -80,7 +81,7 @@ impl<'a> Layout<'a> {
     }
 
     pub(super) fn rate(&self, model: usize) -> u128 {
-        self.rates.get(model).copied().unwrap_or(0)
+        *self.rates.at(model)
     }
 
     /// Load without capacity so far, in millionths of a request per second.
@@ -102,8 +103,7 @@ impl<'a> Layout<'a> {
         model: usize,
         configuration: usize,
     ) -> impl Iterator<Item = Slot> {
-        let choices = self.instance.choices.get(model).into_iter().flatten();
-        let choices = choices.enumerate();
+        let choices = self.instance.choices.at(model).iter().enumerate();
         let same = choices.filter(move |(_, entry)| entry.configuration == configuration);
         let same: Vec<usize> = same.map(|(choice, _)| choice).collect();
         let slots = self.nodes().map(move |node| {
@@ -133,14 +133,12 @@ impl<'a> Layout<'a> {
         if self.hosted.contains_key(&(model, node)) {
             return 0;
         }
-        let uses = self.uses.get(node);
-        let used = |atom| {
-            uses.and_then(|uses| uses.get(atom))
-                .is_some_and(|&count| count > 0)
-        };
-        let atoms = self.instance.atoms_of.get(model).into_iter().flatten();
+        // Empty before the node's first instance.
+        let uses = self.uses.at(node);
+        let used = |atom: usize| uses.get(atom).is_some_and(|&count| count > 0);
+        let atoms = self.instance.atoms_of.at(model).iter();
         let absent = atoms.filter(|&&atom| !used(atom));
-        let bytes = absent.filter_map(|&atom| self.instance.atoms.get(atom)?.missing.get(node));
+        let bytes = absent.map(|&atom| self.instance.atoms.at(atom).missing.at(node));
         // The sum is a part of the model's total, which fits.
         bytes.fold(0, |sum, &bytes| bytes.saturating_add(sum))
     }
@@ -149,10 +147,8 @@ impl<'a> Layout<'a> {
     /// tensors. `None` if the node takes no instance beyond the running ones.
     pub(super) fn lacks(&self, slot: Slot, missing: u64) -> Option<Shortage> {
         let running = self.instance.current.get(&slot).copied().unwrap_or(0);
-        let (node, choice) = (
-            self.instance.problem.nodes.get(slot.node)?,
-            self.instance.choice(slot)?,
-        );
+        let node = self.instance.problem.nodes.at(slot.node);
+        let choice = self.instance.choice(slot);
         let may_start = node.accepts_new && (choice.gpu.is_some() || !node.gpus_only);
         if !may_start && self.count(slot) >= running {
             return None;
@@ -175,7 +171,7 @@ impl<'a> Layout<'a> {
     /// Cost of one more instance, given the `missing` bytes of the model's tensors on the node. On a
     /// GPU, those that must be copied there cost as well.
     pub(super) fn price(&self, slot: Slot, missing: u64) -> u128 {
-        let price = self.instance.choice(slot).map_or(0, |choice| choice.price);
+        let price = self.instance.choice(slot).price;
         let missing = u128::from(missing) + u128::from(self.devices.brings(slot).copied);
         u128::from(price) + missing + self.start_cost(slot, self.count(slot))
     }
@@ -239,25 +235,17 @@ impl<'a> Layout<'a> {
     }
 
     fn count_atoms(&mut self, slot: Slot, by: i32) {
-        let Some(uses) = self.uses.get_mut(slot.node) else {
-            return;
-        };
+        let uses = self.uses.at_mut(slot.node);
         uses.resize(self.instance.atoms.len(), 0);
-        for &atom in self.instance.atoms_of.get(slot.model).into_iter().flatten() {
-            if let Some(count) = uses.get_mut(atom) {
-                *count = count.saturating_add_signed(by);
-            }
+        for &atom in self.instance.atoms_of.at(slot.model) {
+            let count = uses.at_mut(atom);
+            *count = count.saturating_add_signed(by);
         }
     }
 
     fn account(&mut self, slot: Slot, missing: u64, added: bool) {
-        let Some(choice) = self.instance.choice(slot) else {
-            return;
-        };
-        let (free, rate) = (self.free.get_mut(slot.node), self.rates.get_mut(slot.model));
-        let (Some(free), Some(rate)) = (free, rate) else {
-            return;
-        };
+        let choice = self.instance.choice(slot);
+        let (free, rate) = (self.free.at_mut(slot.node), self.rates.at_mut(slot.model));
         let store = (slot.node, self.instance.store(slot.model));
         let room = self.stores.get_mut(&store);
         let busy = self.busy.entry(slot.node).or_default();
@@ -284,10 +272,8 @@ impl<'a> Layout<'a> {
 
     /// Moves a node into or out of the idle ones, according to its instances.
     fn sort_in(&mut self, node: usize) {
-        let kind = self.instance.kind_of.get(node);
-        let Some(idle) = kind.and_then(|&kind| self.idle.get_mut(kind)) else {
-            return;
-        };
+        let kind = *self.instance.kind_of.at(node);
+        let idle = self.idle.at_mut(kind);
         if self.busy.get(&node) == Some(&0) {
             self.busy.remove(&node);
             idle.insert(node);

@@ -20,6 +20,7 @@ pub use input::{
 pub use outcome::{Placement, PlacementError};
 pub use shortage::Shortage;
 
+use crate::numbered::Numbered as _;
 use construct::Method;
 use instance::{ProblemInstance, Slot};
 use layout::Layout;
@@ -116,10 +117,7 @@ fn construct_all<'a>(
 ) -> Result<Layout<'a>, Box<Layout<'a>>> {
     let mut order: Vec<usize> = (0..instance.choices.len()).collect();
     // Large models go first, as small ones fit into gaps.
-    order.sort_by_key(|&model| {
-        let solution = instance.cheapest.get(model);
-        std::cmp::Reverse(solution.map_or(0, |solution| solution.selection.cost))
-    });
+    order.sort_by_key(|&model| std::cmp::Reverse(instance.cheapest.at(model).selection.cost));
     let mut best: Option<Layout<'a>> = None;
     for _ in 0..=order.len().min(MOST_ATTEMPTS) {
         let mut layout = Layout::new(instance);
@@ -184,9 +182,7 @@ impl Layout<'_> {
     }
 
     fn sum_up(&self, sum: &mut Placement, slot: Slot, count: u32) {
-        let Some(choice) = self.instance().choice(slot) else {
-            return;
-        };
+        let choice = self.instance().choice(slot);
         let running = self.instance().current.get(&slot).copied().unwrap_or(0);
         sum.placed.push(Placed {
             model: slot.model,
