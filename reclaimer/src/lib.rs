@@ -9,6 +9,7 @@
 )]
 
 mod own_usage;
+mod priority;
 mod record_memory;
 mod records;
 mod uuid;

@@ -154,10 +154,7 @@ struct Walk<R> {
 
 impl<R: Fn(Scrubbed)> Walk<R> {
     fn run(mut self, stores: &[OpenStore], every: Duration) {
-        let this = rustix::thread::gettid();
-        if let Err(error) = rustix::process::setpriority_process(Some(this), 19) {
-            tracing::debug!(%error, "the scrub runs at normal priority");
-        }
+        crate::priority::yield_to_others();
         loop {
             let began = Instant::now();
             for store in stores {

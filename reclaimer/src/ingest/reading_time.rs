@@ -8,15 +8,14 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::priority::yield_to_others;
+
 /// Time after which half of what a store had is forgotten.
 const HALF_LIFE: Duration = Duration::from_secs(2);
 /// Time from which a store's files yield to others: a sixth of a thread, used all the time.
 const MUCH: Duration = Duration::from_millis(500);
 /// Time that is as good as none.
 const NOTHING: Duration = Duration::from_millis(1);
-/// Nice value of threads that yield: the least of a processor that others want, which is far more than
-/// `ingest.least_bytes_per_sec`.
-const YIELDING: i32 = 19;
 
 /// Recent reading times of all stores.
 #[derive(Debug, Default)]
@@ -71,17 +70,10 @@ impl ReadingTimes {
     }
 }
 
-/// Lets this thread, and those that it starts, yield to all others of the process.
-fn yield_to_others() {
-    let thread = rustix::thread::gettid();
-    if let Err(error) = rustix::process::setpriority_process(Some(thread), YIELDING) {
-        tracing::debug!(%error, "a file is read at the usual priority");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::priority::YIELDING;
 
     #[test]
     fn a_store_yields_after_much_reading_until_it_rests_and_no_other_does() {

@@ -45,7 +45,7 @@ pub enum Line {
         private: u64,
         /// The reason for private bytes.
         reason: Option<String>,
-        /// Duration of the load in milliseconds.
+        /// Duration of the load in microseconds.
         took_us: u64,
     },
 }
