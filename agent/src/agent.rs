@@ -343,6 +343,12 @@ impl Agent {
         files.into_iter().map(manifest).collect()
     }
 
+    /// Makes room for an object of `bytes` in a full store, or has the node daemon make it, as `options`
+    /// allow. Returns true when publishing again may help.
+    pub fn make_room(&self, bytes: u64, options: &LoadOptions) -> bool {
+        self.load_context(options).make_room(bytes)
+    }
+
     /// BLAKE3-256 of a whole file. A store remembers it: the file is read once, and its content is not
     /// published.
     ///

@@ -69,7 +69,6 @@ pub mod daemon;
 pub mod device;
 pub mod gc;
 pub mod remove;
-pub mod sidecar;
 pub mod store_location;
 
 pub use agent::{Agent, AgentCounters};
@@ -90,7 +89,7 @@ pub use read_at::ReadAt;
 pub use report::LoadReport;
 pub use similarity::{Similarity, TensorSet};
 pub use tetris_loader::{
-    LoadError, PrivateCause, Progress, ProgressFn, Recognized, Words, header, hub,
+    LoadError, PrivateCause, Progress, ProgressFn, Recognized, Words, header, hub, sidecar,
 };
 pub use tetris_store_layout::{
     Access, CreateOptions, Dtype, LayoutKey, ManifestKind, Store, TensorId,

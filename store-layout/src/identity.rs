@@ -39,6 +39,13 @@ pub enum IdentityBy {
         /// Length in bytes.
         size: u64,
     },
+    /// A file at a source of models, e.g. a bucket, in the version that the source names.
+    Source {
+        /// BLAKE3-256 of the file's address and version ([`Store::bind`] does not look into it).
+        digest: [u8; 32],
+        /// Length in bytes.
+        size: u64,
+    },
 }
 
 impl IdentityKey {
@@ -65,10 +72,16 @@ impl IdentityKey {
                 writer.u64(*size);
                 2
             }
+            IdentityBy::Source { digest, size } => {
+                writer.put(digest);
+                writer.u64(*size);
+                7
+            }
         };
         let kind = match (self.kind, by) {
             (ManifestKind::Safetensors, by) => by,
             (ManifestKind::File, 5) => 6,
+            (ManifestKind::File, 7) => 8,
             (ManifestKind::File, _) => 4,
         };
         let mut key = [0; KEY_LEN];
@@ -86,12 +99,16 @@ impl IdentityKey {
                 digest: reader.array()?,
                 size: reader.u64()?,
             },
+            7 | 8 => IdentityBy::Source {
+                digest: reader.array()?,
+                size: reader.u64()?,
+            },
             // Stat without the file system: it proves nothing.
             1 | 3 => return Err(DecodeError::Retired { found: kind }),
-            other => return Err(DecodeError::field("identity kind", "2, 4, 5 or 6", other)),
+            other => return Err(DecodeError::field("identity kind", "2 or 4 to 8", other)),
         };
         reader.reserved(reader.remaining())?;
-        let kind = if matches!(kind, 2 | 5) {
+        let kind = if matches!(kind, 2 | 5 | 7) {
             ManifestKind::Safetensors
         } else {
             ManifestKind::File
@@ -228,11 +245,19 @@ mod tests {
                 size: 9,
             },
         };
+        let source = IdentityKey {
+            kind: ManifestKind::File,
+            by: IdentityBy::Source {
+                digest: [3; 32],
+                size: 9,
+            },
+        };
         let manifest = ManifestId::of(b"m");
-        let [other_kind, other_sha] =
-            [(STAT, ManifestKind::File), (sha, ManifestKind::Safetensors)]
-                .map(|(key, kind)| IdentityKey { kind, ..key });
-        for key in [STAT, sha, other_kind, other_sha] {
+        let kinds = [ManifestKind::Safetensors, ManifestKind::File];
+        let keys = [STAT, sha, source]
+            .into_iter()
+            .flat_map(|key| kinds.map(|kind| IdentityKey { kind, ..key }));
+        for key in keys {
             let bytes = encode_record(&key, manifest);
             assert_eq!(decode_record(&bytes), Ok((key, manifest)));
             for bit in 0..bytes.len() * 8 {

@@ -1,12 +1,13 @@
 //! Objects to be made, as runs of bytes of the model file.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tetris_store_layout::{Manifest, ManifestKind, ObjectKind};
 
 use crate::error::LoadFailure;
+use crate::model_bytes::ModelBytes;
 use crate::private::PrivateBytes;
-use crate::source::Source;
 
 /// A run of bytes of an object.
 #[derive(Debug)]
@@ -69,11 +70,30 @@ impl Job {
         }
     }
 
+    /// Offset in the model file of an object whose bytes are one run of it; `None` for a pack.
+    pub fn run_at(&self) -> Option<u64> {
+        match self.pieces.as_slice() {
+            [run] if run.len == self.len && run.kept.is_none() => Some(run.source),
+            _ => None,
+        }
+    }
+
+    /// Ranges of the model file that [`Job::read`] reads for the whole object, in the object's order.
+    pub fn unread(&self) -> impl Iterator<Item = Range<u64>> {
+        let unread = self.pieces.iter().filter(|piece| piece.kept.is_none());
+        unread.map(|piece| piece.source..piece.source + piece.len)
+    }
+
     /// Fills `buffer` with the object's bytes from `offset` on.
     ///
     /// # Errors
-    /// As [`Source::read_at`].
-    pub fn read(&self, source: &Source, offset: u64, buffer: &mut [u8]) -> Result<(), LoadFailure> {
+    /// As [`ModelBytes::read_at`].
+    pub fn read(
+        &self,
+        source: &dyn ModelBytes,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), LoadFailure> {
         let end = offset + buffer.len() as u64;
         if !matches!(self.pieces.as_slice(), [one] if one.len == self.len) {
             buffer.fill(0);

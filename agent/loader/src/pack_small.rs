@@ -7,8 +7,8 @@ use tetris_store_layout::{PackItem, TensorId};
 use crate::error::{LoadError, LoadFailure};
 use crate::header::Header;
 use crate::job::KeptBytes;
+use crate::model_bytes::ModelBytes;
 use crate::private::PrivateBytes;
-use crate::source::Source;
 use crate::threads;
 
 /// Most bytes of small tensors that stay in memory after the read for their ids. More are read once
@@ -46,7 +46,7 @@ impl SmallTensors {
     pub(crate) fn read(
         header: &Header,
         threshold: u64,
-        source: &Source,
+        source: &dyn ModelBytes,
         threads: usize,
     ) -> Result<Self, LoadFailure> {
         let mut total = 0;
@@ -86,7 +86,7 @@ impl SmallTensors {
     }
 }
 
-fn allocate(bytes: u64, source: &Source) -> Result<PrivateBytes, LoadError> {
+fn allocate(bytes: u64, source: &dyn ModelBytes) -> Result<PrivateBytes, LoadError> {
     PrivateBytes::zeroed(bytes).ok_or_else(|| LoadError::OutOfMemory {
         path: source.path().to_owned(),
         bytes,
@@ -97,7 +97,7 @@ fn allocate(bytes: u64, source: &Source) -> Result<PrivateBytes, LoadError> {
 fn hash_kept(
     list: &mut [SmallTensor],
     mut kept: &mut [u8],
-    source: &Source,
+    source: &dyn ModelBytes,
     threads: usize,
 ) -> Result<(), LoadFailure> {
     let mut batches = Vec::new();
@@ -123,7 +123,7 @@ fn hash_kept(
 fn hash_all(
     list: &mut [SmallTensor],
     threshold: u64,
-    source: &Source,
+    source: &dyn ModelBytes,
     threads: usize,
 ) -> Result<(), LoadFailure> {
     threads::for_each(threads, list.chunks_mut(BATCH).collect(), |batch| {

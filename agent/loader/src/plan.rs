@@ -1,5 +1,7 @@
 //! The objects to make of a model file, from its header.
 
+use std::path::Path;
+
 use tetris_store_layout::{
     Dtype, MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind,
     ObjectRef, PackPlan, TensorId, TensorPlace, plan_packs, small_tensor_threshold,
@@ -8,6 +10,7 @@ use tetris_store_layout::{
 use crate::error::{LoadError, LoadFailure};
 use crate::header::{Header, TensorInfo};
 use crate::job::{Job, Piece};
+use crate::model_bytes::ModelBytes;
 use crate::pack_small::SmallTensors;
 use crate::source::Source;
 
@@ -33,10 +36,10 @@ pub struct PlannedTensor {
 }
 
 /// The dtype as the store spells it.
-fn dtype(tensor: &TensorInfo, source: &Source) -> Result<Dtype, LoadError> {
+fn dtype(tensor: &TensorInfo, path: &Path) -> Result<Dtype, LoadError> {
     let name = tensor.dtype.to_string();
     Dtype::from_name(&name).ok_or_else(|| LoadError::Dtype {
-        path: source.path().to_owned(),
+        path: path.to_owned(),
         tensor: tensor.name.clone(),
         dtype: name,
     })
@@ -46,18 +49,18 @@ impl Plan {
     /// One object per large tensor, and packs of small ones (LAYOUT.md 7).
     pub(crate) fn of_header(
         header: &Header,
-        source: &Source,
+        bytes: &dyn ModelBytes,
         threads: usize,
     ) -> Result<Self, LoadFailure> {
         let lengths: Vec<u64> = header.tensors.iter().map(TensorInfo::byte_len).collect();
         let mut threshold = small_tensor_threshold(&lengths, MAX_OBJECTS);
         loop {
-            let small = SmallTensors::read(header, threshold, source, threads)?;
+            let small = SmallTensors::read(header, threshold, bytes, threads)?;
             let items: Vec<_> = small.list.iter().map(|tensor| tensor.item).collect();
             let packs = plan_packs(&items, threshold);
             let large = lengths.iter().filter(|&&len| len >= threshold).count();
             if large + packs.len() <= MAX_OBJECTS {
-                let plan = Self::assemble(header, threshold, &small, packs, source)?;
+                let plan = Self::assemble(header, threshold, &small, packs, bytes.path())?;
                 return Ok(plan);
             }
             threshold *= 2;
@@ -69,7 +72,7 @@ impl Plan {
         threshold: u64,
         small: &SmallTensors,
         packs: Vec<PackPlan>,
-        source: &Source,
+        path: &Path,
     ) -> Result<Self, LoadError> {
         let mut plan = Self {
             jobs: Vec::new(),
@@ -86,7 +89,7 @@ impl Plan {
                 plan.jobs.push(Job::single(ObjectKind::Tensor, start, len));
             }
             let id = (len == 0).then(|| TensorId::of(b""));
-            let dtype = dtype(tensor, source)?;
+            let dtype = dtype(tensor, path)?;
             plan.tensors.push(PlannedTensor { dtype, id, place });
         }
         for pack in packs {
@@ -139,7 +142,7 @@ impl Plan {
                 let job = Job::single(ObjectKind::Tensor, start, tensor.byte_len());
                 plan.jobs.push(job);
             }
-            let (dtype, id) = (dtype(tensor, source)?, None);
+            let (dtype, id) = (dtype(tensor, source.path())?, None);
             plan.tensors.push(PlannedTensor { dtype, id, place });
         }
         Ok(plan)

@@ -1,10 +1,14 @@
 //! A file whose header was read and whose objects are planned.
 
-use tetris_store_layout::{Digest, Manifest, ManifestKind};
+use std::ops::Range;
+
+use tetris_store_layout::{
+    Digest, MAX_OBJECTS, Manifest, ManifestKind, ObjectRef, small_tensor_threshold,
+};
 
 use crate::error::LoadFailure;
-use crate::header::Header;
-use crate::pipeline::PipelineRun;
+use crate::header::{Header, TensorInfo};
+use crate::model_bytes::ModelBytes;
 use crate::plan::{FileShape, Plan};
 use crate::source::Source;
 
@@ -40,35 +44,78 @@ impl PlannedFile {
         max_tensors: usize,
     ) -> Result<Self, LoadFailure> {
         let size = source.identity().size;
-        let (header, raw) = match kind {
-            ManifestKind::File => (None, Vec::new()),
+        match kind {
+            ManifestKind::File => Ok(Self::whole(size)),
             ManifestKind::Safetensors => {
                 let (header, raw) = source.header_within(max_tensors)?;
-                (Some(header), raw)
+                Self::of_header(header, raw, size, source, threads)
             }
-        };
-        let plan = match &header {
-            Some(header) => Plan::of_header(header, source, threads)?,
-            None => Plan::whole_file(size),
-        };
+        }
+    }
+
+    /// A file of `size` bytes that is kept whole.
+    pub fn whole(size: u64) -> Self {
+        Self::new_of(
+            Plan::whole_file(size),
+            ManifestKind::File,
+            size,
+            None,
+            Vec::new(),
+        )
+    }
+
+    /// Plans the objects of a safetensors file of `size` bytes, whose header was read from the bytes
+    /// `raw`. Reads the tensors of [`PlannedFile::small_tensors`].
+    ///
+    /// # Errors
+    /// When `bytes` cannot be read, or have elements of a type that the store does not know.
+    pub fn of_header(
+        header: Header,
+        raw: Vec<u8>,
+        size: u64,
+        bytes: &dyn ModelBytes,
+        threads: usize,
+    ) -> Result<Self, LoadFailure> {
+        let plan = Plan::of_header(&header, bytes, threads)?;
+        let kind = ManifestKind::Safetensors;
+        Ok(Self::new_of(plan, kind, size, Some(header), raw))
+    }
+
+    /// Ranges of the file with the tensors that go into packs, in file order. Their bytes decide the
+    /// packs, so that they are read first.
+    pub fn small_tensors(header: &Header) -> Vec<Range<u64>> {
+        let lengths: Vec<u64> = header.tensors.iter().map(TensorInfo::byte_len).collect();
+        let threshold = small_tensor_threshold(&lengths, MAX_OBJECTS);
+        let small = |tensor: &&TensorInfo| (1..threshold).contains(&tensor.byte_len());
+        let range =
+            |tensor: &TensorInfo| header.data_start + tensor.begin..header.data_start + tensor.end;
+        header.tensors.iter().filter(small).map(range).collect()
+    }
+
+    fn new_of(
+        plan: Plan,
+        kind: ManifestKind,
+        size: u64,
+        header: Option<Header>,
+        raw: Vec<u8>,
+    ) -> Self {
         let shape = FileShape {
             kind,
             size,
             data_start: raw.len() as u64,
             header_digest: Digest::of(&raw),
         };
-        Ok(Self {
+        Self {
             plan,
             shape,
             header,
             raw,
-        })
+        }
     }
 
-    /// The manifest and the header's bytes.
-    pub fn into_manifest(self, run: &PipelineRun) -> (Manifest, Vec<u8>) {
-        let objects: Vec<_> = run.objects.iter().map(|hashed| hashed.object).collect();
-        let manifest = self.plan.into_manifest(self.shape, self.header, &objects);
+    /// The manifest, now that the plan's jobs have become `objects`, and the header's bytes.
+    pub fn into_manifest(self, objects: &[ObjectRef]) -> (Manifest, Vec<u8>) {
+        let manifest = self.plan.into_manifest(self.shape, self.header, objects);
         (manifest, self.raw)
     }
 }

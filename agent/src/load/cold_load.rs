@@ -31,7 +31,7 @@ impl LoadContext<'_> {
             bytes_read: run.bytes_read,
             ..LoadReport::default()
         };
-        let (manifest, header) = planned.into_manifest(&run);
+        let (manifest, header) = planned.into_manifest(&run.refs());
         let file = HashedFile {
             objects: run.objects,
             refused: run

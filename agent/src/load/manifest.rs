@@ -26,7 +26,7 @@ impl LoadContext<'_> {
             let read = PlannedFile::new(source, kind, self.options.thread_count())?;
             let run = self.run_pipeline(source, &read.plan.jobs, None, false)?;
             let bindable = source.require_unchanged()?;
-            let manifest = read.into_manifest(&run).0;
+            let manifest = read.into_manifest(&run.refs()).0;
             if remember && bindable {
                 self.record_manifest(source, &manifest);
             }

@@ -1,13 +1,14 @@
 //! Manifests that may be a file's, by its identities and by the sidecar beside it, and attaching the file by them: its objects are
 //! mapped, and some of the file is compared with them.
 
-use tetris_loader::{LoadFailure, MapLimit, Recognized, Source, compare, disown, hub, map_objects};
+use tetris_loader::{
+    LoadFailure, MapLimit, Recognized, Source, compare, disown, hub, map_objects, sidecar,
+};
 use tetris_store_layout::{
     IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Mapping, ObjectRef, Store,
 };
 
 use super::{LoadContext, SharedLoad};
-use crate::sidecar;
 
 /// A file with a manifest that may be its own.
 #[derive(Debug)]

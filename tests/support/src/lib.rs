@@ -13,6 +13,7 @@
 //! | `heap` | heap that a parser takes, counted by the allocator of the test (feature `heap`) |
 //! | `json_schema` | documents checked against docs/schema.json (feature `json-schema`) |
 //! | [`lease`] | leases of files, held by another process |
+//! | `model_site` | a web server with models, as a hub and a plain site, and its faults (feature `model-site`) |
 //! | `models` | models, and stores with their agents (feature `models`) |
 //! | `scaler_snapshot` | snapshots as a pass of the operator publishes them (feature `scaler-snapshots`) |
 //! | `mounts` | mounts in a namespace that ends with its thread (feature `mounts`) |
@@ -44,6 +45,8 @@ pub mod heap;
 pub mod json_schema;
 pub mod lease;
 pub mod metrics_page;
+#[cfg(feature = "model-site")]
+pub mod model_site;
 #[cfg(feature = "models")]
 pub mod models;
 #[cfg(feature = "mounts")]

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use tetris_agent::store_location::StoreLocationError;
 use tetris_agent::{LoadError, PrivateCause, Words};
 use tetris_conventions::document::ErrorDocument;
+use tetris_delivery::PullError;
 use tetris_store_layout::{IoError, MapError, PublishError, StoreError};
 
 use super::exit::Code;
@@ -88,6 +89,20 @@ impl From<LoadError> for Error {
         let code = match &error {
             LoadError::OutOfMemory { .. } => Code::Failed,
             _ => Code::Model,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<PullError> for Error {
+    fn from(error: PullError) -> Self {
+        let code = match &error {
+            PullError::Name { .. } | PullError::Pattern { .. } => Code::Usage,
+            PullError::Load(_)
+            | PullError::Digest { .. }
+            | PullError::MissingShard { .. }
+            | PullError::Nothing { .. } => Code::Model,
+            _ => Code::Failed,
         };
         Self::new(code, error)
     }

@@ -360,6 +360,9 @@ fn identity_json(by: &IdentityBy) -> Value {
         IdentityBy::Sha256 { digest, size } => {
             json!({ "sha256": { "digest": hex(digest), "bytes": size } })
         }
+        IdentityBy::Source { digest, size } => {
+            json!({ "source": { "digest": hex(digest), "bytes": size } })
+        }
     }
 }
 
@@ -371,6 +374,7 @@ fn identity_text(by: &IdentityBy) -> (u64, String) {
             (file.size, format!("inode {ino} on device {major}:{minor}"))
         }
         IdentityBy::Sha256 { digest, size } => (*size, format!("sha256 {}", short(hex(digest)))),
+        IdentityBy::Source { digest, size } => (*size, format!("source {}", short(hex(digest)))),
     }
 }
 

@@ -27,6 +27,7 @@ mod output;
 mod pages;
 mod present;
 mod progress;
+mod pull;
 mod rm;
 mod savings;
 mod show;
@@ -125,6 +126,22 @@ enum Command {
     /// memory and reported as such: that is no error. Ctrl-C leaves the tensors published so far in the
     /// store, and the same command goes on from there.
     Load(load::LoadArgs),
+    /// Pull models from a hub, a bucket or a web server straight into the store
+    ///
+    /// SOURCE is hf://ORG/MODEL[@REVISION], s3://, gs:// or az://BUCKET/FOLDER, https://HOST/FILE, or a
+    /// folder. No file is written, and only what the store does not have is fetched: a file is known by the
+    /// SHA-256 that the source promises, by its version there, or by the sidecar beside it (`tetris hash`).
+    /// After an interruption the same command goes on from where it was.
+    ///
+    /// Credentials come from the environment and the files of each provider's own client: HF_TOKEN or
+    /// `hf auth login`; AWS_*, GOOGLE_*, AZURE_* and the profiles of the AWS command; TETRIS_PULL_TOKEN for
+    /// web servers. HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE count.
+    #[command(after_help = "\
+Examples:
+  tetris pull hf://Qwen/Qwen3-8B
+  tetris pull s3://models/llama --limit-rate 500M
+  tetris pull hf://openai/whisper-large-v3 --include '*.safetensors'")]
+    Pull(pull::PullArgs),
     /// Run a program while models stay in the store
     ///
     /// The references live exactly as long as CMD. Signals, terminal and exit code are CMD's own. CMD
@@ -236,6 +253,7 @@ fn run(cli: Cli, out: &mut Output) -> Result {
         Command::Doctor(args) => doctor::run(&args, &location, out),
         Command::Init(args) => init::run(&args, &location, out),
         Command::Load(args) => load::run(&args, &location, out),
+        Command::Pull(args) => pull::run(&args, &location, out),
         Command::Exec(args) => exec::run(&args, &location),
         Command::Hash(args) => hash::run(&args, &location, out),
         Command::Ls(args) => ls::run(&args, &location, out),

@@ -122,6 +122,15 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
+/// Names of the files that an index names, distinct, as the index has them: they may lead anywhere.
+///
+/// # Errors
+/// When `text` is no index.
+pub fn shards_of_index(text: &[u8]) -> Result<BTreeSet<String>, serde_json::Error> {
+    let Index { weight_map } = serde_json::from_slice(text)?;
+    Ok(weight_map.into_values().collect())
+}
+
 /// The layout that `index` describes, its names resolved in `dir`.
 fn sharded(dir: &Path, index: &Path) -> Result<Layout, HubError> {
     let text = read_index(index)?;
@@ -137,7 +146,7 @@ fn sharded(dir: &Path, index: &Path) -> Result<Layout, HubError> {
     }
     let mut resolved = BTreeMap::new();
     for (tensor, file) in weight_map {
-        let Some(inside) = inside(&file) else {
+        let Some(inside) = relative_path(&file) else {
             return Err(HubError::UnsafeName {
                 path: index.to_owned(),
                 tensor,
@@ -177,7 +186,7 @@ fn read_index(path: &Path) -> Result<Vec<u8>, HubError> {
 
 /// `name` as a path below the directory of the index, without `.` components, so that one file has one path; `None` if it could
 /// lead elsewhere, or would show on a terminal as something else.
-fn inside(name: &str) -> Option<PathBuf> {
+pub fn relative_path(name: &str) -> Option<PathBuf> {
     if name.len() > MAX_NAME_LEN || name.contains(char::is_control) {
         return None;
     }
@@ -218,7 +227,7 @@ fn safetensors_files(dir: &Path) -> Result<Vec<PathBuf>, HubError> {
 /// The snapshot that a model's folder of a Hugging Face cache means by `main`, or else its latest one.
 fn snapshot_in(dir: &Path) -> Option<PathBuf> {
     let snapshots = dir.join("snapshots");
-    let main = main_revision(dir).and_then(|revision| inside(&revision));
+    let main = main_revision(dir).and_then(|revision| relative_path(&revision));
     if let Some(named) = main.map(|revision| snapshots.join(revision))
         && named.is_dir()
     {

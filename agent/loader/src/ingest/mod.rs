@@ -180,7 +180,7 @@ impl IngestJob<'_> {
         let read = self.file_read(&source)?;
         let run = self.pipeline(&source, &read, None).run()?;
         let objects = run.objects.iter().map(|hashed| hashed.object).collect();
-        let manifest = read.into_manifest(&run).0;
+        let manifest = read.into_manifest(&run.refs()).0;
         let records = RecordUse::of_manifest(manifest.encode().len() as u64);
         Ok((objects, records))
     }
@@ -321,7 +321,7 @@ impl IngestJob<'_> {
         let _memory = self.header_permit(source.file())?;
         let read = self.file_read(source)?;
         let run = self.pipeline(source, &read, Some(self.store)).run()?;
-        let manifest = read.into_manifest(&run).0;
+        let manifest = read.into_manifest(&run.refs()).0;
         let mapped = run.objects.into_iter().map(|hashed| hashed.mapping);
         let references = mapped.map(|mapping| mapping.map(|(mapping, _)| mapping));
         let Some(references) = references.collect::<Option<_>>() else {

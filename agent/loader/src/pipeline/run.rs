@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use rand::seq::SliceRandom;
-use tetris_store_layout::{PublishError, PublishOutcome, SEGMENT_BYTES, Store};
+use tetris_store_layout::{ObjectRef, PublishError, PublishOutcome, SEGMENT_BYTES, Store};
 
 use super::hashed::HashedObject;
 use super::inputs::Pipeline;
@@ -25,6 +25,13 @@ pub struct PipelineRun {
     pub refused: Option<PublishError>,
     /// True if the process has reached its limit of mappings: no thread can be started safely.
     pub at_map_limit: bool,
+}
+
+impl PipelineRun {
+    /// The objects, in the order of the jobs.
+    pub fn refs(&self) -> Vec<ObjectRef> {
+        self.objects.iter().map(|hashed| hashed.object).collect()
+    }
 }
 
 impl Pipeline<'_> {

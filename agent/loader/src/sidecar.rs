@@ -3,17 +3,21 @@
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use tetris_loader::{LoadError, LoadFailure, Source};
 use tetris_store_layout::{DecodeError, Digest, FORMAT_VERSION, Manifest, ManifestKind};
+
+use crate::error::{LoadError, LoadFailure};
+use crate::model_bytes::ModelBytes;
+use crate::source::Source;
 
 const MAGIC: &[u8; 8] = b"TETRSIDE";
 /// Everything before the manifest.
 const HEAD_LEN: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4 + 32 + 32 + 8;
-/// As a manifest in the store, and the rest.
-const MAX_LEN: u64 = 400_001_000;
+/// The longest sidecar in bytes: a manifest as in the store, and the rest.
+pub const MAX_LEN: u64 = 400_001_000;
 const BLOCKS: u64 = 64;
 const BLOCK_LEN: u64 = 4096;
 
@@ -92,7 +96,10 @@ impl SidecarState {
 }
 
 /// The manifest in the sidecar of `source`, if there is one and it is valid for the file.
-pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, LoadFailure> {
+///
+/// # Errors
+/// As [`state`].
+pub fn of(source: &Source) -> Result<Option<Manifest>, LoadFailure> {
     let path = path_of(source.path());
     match state(source)? {
         SidecarState::Valid(manifest) => return Ok(Some(manifest)),
@@ -151,7 +158,9 @@ fn may_speak_for(writer: u32, owner: u32) -> bool {
     writer == 0 || (writer == owner && writer != NOBODY)
 }
 
-struct Sidecar {
+/// A sidecar that was read, valid in itself.
+#[derive(Debug)]
+pub struct Sidecar {
     size: u64,
     mtime: (i64, u32),
     header_digest: Digest,
@@ -166,26 +175,60 @@ impl Sidecar {
         if self.size != identity.size || mtime != identity.mtime {
             return Ok(false);
         }
-        let header = header_digest(source, self.manifest.data_start)?;
+        self.agrees(source)
+    }
+
+    /// Reads a sidecar from its bytes.
+    ///
+    /// # Errors
+    /// When they are damaged, or of another format.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        decode(bytes)
+    }
+
+    /// Length of the model file in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Ranges of the model file that [`Sidecar::agrees`] reads, the header's first.
+    pub fn sample_ranges(&self) -> Vec<Range<u64>> {
+        let header = 0..self.manifest.data_start.min(self.size);
+        let sample = sample_places(self.size, &self.header_digest);
+        let sample = sample.into_iter().map(|(at, len)| at..at + len);
+        std::iter::once(header).chain(sample).collect()
+    }
+
+    /// Returns true if a file of [`Sidecar::size`] bytes has the sidecar's header and sample.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn agrees(&self, file: &dyn ModelBytes) -> Result<bool, LoadFailure> {
+        let header = header_digest(file, self.manifest.data_start.min(self.size))?;
         let stated = [self.header_digest, self.manifest.header_digest];
-        Ok(stated == [header; 2] && self.sample == sample_digest(source, &header)?)
+        Ok(stated == [header; 2] && self.sample == sample_digest(file, self.size, &header)?)
+    }
+
+    /// The manifest that the sidecar says the file has.
+    pub fn into_manifest(self) -> Manifest {
+        self.manifest
     }
 }
 
-fn header_digest(source: &Source, data_start: u64) -> Result<Digest, LoadFailure> {
-    let mut header = vec![0; data_start.min(source.identity().size) as usize];
-    source.read_at(&mut header, 0)?;
+/// Digest of the first `len` bytes.
+fn header_digest(file: &dyn ModelBytes, len: u64) -> Result<Digest, LoadFailure> {
+    let mut header = vec![0; len as usize];
+    file.read_at(&mut header, 0)?;
     Ok(Digest::of(&header))
 }
 
 /// Digest of 64 blocks, at places that follow from the header and the length.
-fn sample_digest(source: &Source, header: &Digest) -> Result<Digest, LoadFailure> {
-    let size = source.identity().size;
+fn sample_digest(file: &dyn ModelBytes, size: u64, header: &Digest) -> Result<Digest, LoadFailure> {
     let mut hasher = blake3::Hasher::new();
     let mut block = vec![0; BLOCK_LEN as usize];
     for (offset, len) in sample_places(size, header) {
         let block = block.get_mut(..len as usize).unwrap_or_default();
-        source.read_at(block, offset)?;
+        file.read_at(block, offset)?;
         hasher.update(block);
     }
     Ok(Digest(*hasher.finalize().as_bytes()))
@@ -220,7 +263,7 @@ fn sample_places(size: u64, header: &Digest) -> Vec<(u64, u64)> {
 
 fn encode(source: &Source, manifest: &Manifest) -> Result<Vec<u8>, LoadFailure> {
     let identity = source.identity();
-    let header = header_digest(source, manifest.data_start)?;
+    let header = header_digest(source, manifest.data_start.min(identity.size))?;
     let encoded = manifest.encode();
     let mut bytes = Vec::with_capacity(HEAD_LEN + encoded.len() + 32);
     bytes.extend(MAGIC);
@@ -231,7 +274,7 @@ fn encode(source: &Source, manifest: &Manifest) -> Result<Vec<u8>, LoadFailure> 
     bytes.extend((identity.mtime.1 as u32).to_le_bytes());
     bytes.extend([0; 4]);
     bytes.extend(header.0);
-    bytes.extend(sample_digest(source, &header)?.0);
+    bytes.extend(sample_digest(source, identity.size, &header)?.0);
     bytes.extend((encoded.len() as u64).to_le_bytes());
     bytes.extend(encoded);
     bytes.extend(Digest::of(&bytes).0);

@@ -1,0 +1,248 @@
+//! `tetris pull`: models from where they are kept straight into the store.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::Path;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tetris_agent::{Agent, LoadOptions};
+use tetris_delivery::{
+    DEFAULT_CONNECTIONS, FileReport, PullOptions, PullReport, SourceListing, SourceName,
+};
+use tetris_units::size::{self, Bytes};
+
+use super::error::{Error, Result};
+use super::exit::Code;
+use super::failures::Failures;
+use super::interruption::Interruption;
+use super::loading::lossy;
+use super::output::{self, Output};
+use super::progress::Bar;
+use super::size::counted;
+use super::table::{Side, Table};
+use super::time::took;
+use tetris_agent::store_location::StoreLocation;
+
+/// Arguments of `pull`.
+#[derive(Debug, Args)]
+pub(crate) struct PullArgs {
+    /// Where the models are
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Pull the files whose paths match, e.g. '*.safetensors'; without it all but hidden files and copies
+    /// of the weights in other formats
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Leave out the files whose paths match
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Only list the files
+    #[arg(long)]
+    list: bool,
+    /// Ranges that are fetched at once
+    #[arg(long, value_name = "N", default_value_t = connections())]
+    connections: NonZeroUsize,
+    /// Most bytes per second, e.g. 500M
+    #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
+    limit_rate: Option<NonZeroU64>,
+    /// Threads that hash and write [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+fn connections() -> NonZeroUsize {
+    NonZeroUsize::new(DEFAULT_CONNECTIONS).unwrap_or(NonZeroUsize::MIN)
+}
+
+fn parse_rate(text: &str) -> Result<NonZeroU64, String> {
+    let rate = size::parse(text).map_err(|error| error.to_string())?;
+    NonZeroU64::new(rate).ok_or_else(|| "expected at least a byte per second, found 0".to_owned())
+}
+
+/// Runs `pull`.
+pub(crate) fn run(args: &PullArgs, location: &StoreLocation, out: &mut Output) -> Result {
+    // All names first: a misspelt one should not show after an hour.
+    let names = args.sources.iter().map(String::as_str);
+    let sources = names
+        .map(|name| Ok((name, name.parse::<SourceName>()?)))
+        .collect::<Result<Vec<_>>>()?;
+    let options = PullOptions::default().with_patterns(&args.include, &args.exclude)?;
+    let mut options = options
+        .with_connections(args.connections)
+        .with_bytes_per_second(args.limit_rate);
+    if let Some(threads) = args.threads {
+        options = options.with_threads(threads);
+    }
+    if args.list {
+        return list(&sources, &options, out);
+    }
+    let agent = Agent::open_at(location)?;
+    let interruption = Interruption::watch(&agent)?;
+    let mut pulled = Vec::new();
+    let mut failed = Failures::default();
+    for (text, source) in &sources {
+        let path = Path::new(text);
+        match pull(source, &options, &agent, &interruption) {
+            Ok(report) => pulled.push((source, report)),
+            // The others are pulled all the same.
+            Err(error) => failed.add(path, error),
+        }
+    }
+    print(&pulled, &failed, location, out)?;
+    failed.end()
+}
+
+fn pull(
+    source: &SourceName,
+    options: &PullOptions,
+    agent: &Agent,
+    interruption: &Interruption,
+) -> Result<PullReport> {
+    let store = agent.store().ok_or_else(|| {
+        Error::message(
+            Code::NoStore,
+            "there is no store; make one with `tetris init`",
+        )
+    })?;
+    let shown = source.to_string();
+    let path = Path::new(&shown);
+    let progress = interruption.begin(path, Bar::of_load("pulling", path));
+    let options = options.clone().with_progress(progress);
+    let load = LoadOptions::default();
+    let make_room = |bytes| agent.make_room(bytes, &load);
+    let report = tetris_delivery::pull(source, store, &options, &make_room)?;
+    interruption.end();
+    Ok(report)
+}
+
+fn list(sources: &[(&str, SourceName)], options: &PullOptions, out: &mut Output) -> Result {
+    let mut listings = Vec::new();
+    for (_, source) in sources {
+        listings.push((source, tetris_delivery::list(source, options)?));
+    }
+    if out.is_json() {
+        let sources: Vec<_> = listings
+            .iter()
+            .map(|(source, listing)| listing_json(source, listing))
+            .collect();
+        out.json(&json!({ "sources": sources }))?;
+    } else {
+        let mut table = Table::new(&[("SIZE", Side::Right), ("FILE", Side::Left)]);
+        for file in listings.iter().flat_map(|(_, listing)| &listing.selected) {
+            table.row([Bytes(file.size).to_string(), file.path.clone()]);
+        }
+        table.print(out, "")?;
+    }
+    for (source, listing) in &listings {
+        say_left_out(source, &listing.left_out);
+    }
+    out.flush()
+}
+
+fn listing_json(source: &SourceName, listing: &SourceListing) -> Value {
+    let files: Vec<_> = listing
+        .selected
+        .iter()
+        .map(|file| json!({ "path": file.path, "bytes": file.size }))
+        .collect();
+    json!({
+        "source": source.to_string(),
+        "revision": listing.revision,
+        "files": files,
+        "left_out": listing.left_out,
+    })
+}
+
+fn print(
+    pulled: &[(&SourceName, PullReport)],
+    failed: &Failures<'_>,
+    location: &StoreLocation,
+    out: &mut Output,
+) -> Result {
+    if out.is_json() {
+        let sources: Vec<_> = pulled
+            .iter()
+            .map(|(source, report)| report_json(source, report))
+            .collect();
+        out.json(&json!({
+            "store": lossy(&location.dir),
+            "sources": sources,
+            "errors": failed.to_json(),
+        }))?;
+    } else if !pulled.is_empty() {
+        table(pulled).print(out, "")?;
+    }
+    for (source, report) in pulled {
+        say_left_out(source, &report.left_out);
+        let bytes = report.files.iter().map(|file| file.file.size).sum();
+        output::note(format_args!(
+            "`{source}`: {} of {} fetched, in {} and {}",
+            Bytes(report.fetched),
+            Bytes(bytes),
+            counted(report.requests, "request"),
+            took(report.duration)
+        ));
+    }
+    out.flush()
+}
+
+fn report_json(source: &SourceName, report: &PullReport) -> Value {
+    let file = |pulled: &FileReport| {
+        json!({
+            "path": pulled.file.path,
+            "bytes": pulled.file.size,
+            "known_by": pulled.known_by.name(),
+            "manifest": pulled.manifest,
+            "bytes_fetched": pulled.fetched,
+            "objects": pulled.objects,
+            "objects_new": pulled.new_objects,
+        })
+    };
+    json!({
+        "source": source.to_string(),
+        "revision": report.revision,
+        "files": report.files.iter().map(file).collect::<Vec<_>>(),
+        "left_out": report.left_out,
+        "bytes_fetched": report.fetched,
+        "requests": report.requests,
+        "duration_s": report.duration.as_secs_f64(),
+    })
+}
+
+fn table(pulled: &[(&SourceName, PullReport)]) -> Table {
+    let right = |name| (name, Side::Right);
+    let mut table = Table::new(&[
+        ("KNOWN BY", Side::Left),
+        right("SIZE"),
+        right("FETCHED"),
+        right("OBJECTS"),
+        right("NEW"),
+        ("FILE", Side::Left),
+    ]);
+    for file in pulled.iter().flat_map(|(_, report)| &report.files) {
+        table.row([
+            file.known_by.name().to_owned(),
+            Bytes(file.file.size).to_string(),
+            Bytes(file.fetched).to_string(),
+            file.objects.to_string(),
+            file.new_objects.to_string(),
+            file.file.path.clone(),
+        ]);
+    }
+    table
+}
+
+fn say_left_out(source: &SourceName, paths: &[String]) {
+    /// Paths that are named; the others are counted.
+    const NAMED: usize = 5;
+    if paths.is_empty() {
+        return;
+    }
+    let named = paths.iter().take(NAMED).map(|path| format!("`{path}`"));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match paths.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    output::note(format_args!("`{source}`: left out: {named}{more}"));
+}

@@ -1,0 +1,216 @@
+//! Errors of a pull, each with the next step.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tetris_loader::LoadError;
+use tetris_store_layout::{PublishError, StoreError};
+use thiserror::Error;
+
+/// A model could not be pulled. What was published before stays in the store, and the same pull goes on
+/// from there.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PullError {
+    /// The name is not one of a source.
+    #[error(
+        "`{name}` is no source: {problem}; expected hf://ORG/MODEL[@REVISION], s3://, gs:// or az://BUCKET/FOLDER, https://HOST/FILE, or a folder"
+    )]
+    Name {
+        /// The name, without secrets.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A pattern of file names is invalid.
+    #[error("`{pattern}` is no pattern of file names: {problem}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The client of a source could not be set up.
+    #[error("cannot set up a client for `{source_name}`: {problem}")]
+    Client {
+        /// The source.
+        source_name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The source refuses, and asking again would not help.
+    #[error("`{address}`: {status}; {remedy}")]
+    Refused {
+        /// The address, without a query.
+        address: String,
+        /// Status and reason.
+        status: String,
+        /// The next step.
+        remedy: &'static str,
+    },
+    /// The source did not answer as it should, in all attempts.
+    #[error(
+        "`{address}` failed {attempts} times in a row, the last time: {reason}; run the same command again, which goes on from here"
+    )]
+    GaveUp {
+        /// The address.
+        address: String,
+        /// Number of attempts.
+        attempts: u32,
+        /// The last reason.
+        reason: String,
+    },
+    /// The source asks for a longer wait than a pull takes.
+    #[error("`{address}` asks to wait {} s; run the same command again then, which goes on from here", wait.as_secs())]
+    Busy {
+        /// The address.
+        address: String,
+        /// The wait that it asks for.
+        wait: Duration,
+    },
+    /// The server gives whole files only.
+    #[error(
+        "`{address}`: expected status 206 with a part of the file, found {found}; the server ignores ranges: download the file, and pull the folder that it is in"
+    )]
+    NoRanges {
+        /// The address.
+        address: String,
+        /// What came.
+        found: String,
+    },
+    /// The file has become another one.
+    #[error(
+        "`{address}` changed while it was pulled: expected {expected}, found {found}; run the same command again"
+    )]
+    Changed {
+        /// The address.
+        address: String,
+        /// Property that was expected.
+        expected: String,
+        /// The one that was found.
+        found: String,
+    },
+    /// The content is not what the source promises.
+    #[error(
+        "`{address}`: expected SHA-256 {expected}, found {found}; nothing is bound to it. If another pull says the same, the file is damaged at its source"
+    )]
+    Digest {
+        /// The address.
+        address: String,
+        /// The promised digest.
+        expected: String,
+        /// The computed one.
+        found: String,
+    },
+    /// The answer to a listing cannot be used.
+    #[error("`{address}`: {problem}")]
+    Listing {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There is nothing to pull.
+    #[error("`{source_name}` has no file to pull{}", if *.all == 0 { "" } else { " by these patterns; see them with `--list`" })]
+    Nothing {
+        /// The source.
+        source_name: String,
+        /// Number of files that are left out.
+        all: usize,
+    },
+    /// The source has too many files.
+    #[error("`{source_name}` has more than {limit} files; name a folder of one model")]
+    TooManyFiles {
+        /// The source.
+        source_name: String,
+        /// Most files.
+        limit: usize,
+    },
+    /// A path at the source is not taken.
+    #[error("`{source_name}` lists the path `{path}`: {problem}")]
+    Path {
+        /// The source.
+        source_name: String,
+        /// The path, escaped.
+        path: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The index of a model names a file that is not there.
+    #[error(
+        "`{index}` names `{shard}`, which the source does not have; the model was not uploaded completely"
+    )]
+    MissingShard {
+        /// Path of the index.
+        index: String,
+        /// Path of the file.
+        shard: String,
+    },
+    /// The store has no room.
+    #[error(
+        "the store has no room for {needed} bytes of `{address}`: {source}; free some with `tetris gc` or `tetris rm`, or make the store larger"
+    )]
+    Full {
+        /// The address.
+        address: String,
+        /// Bytes of the object.
+        needed: u64,
+        /// The store's error.
+        #[source]
+        source: PublishError,
+    },
+    /// The store cannot be written by this process.
+    #[error("the store `{}` is read-only here; run the pull on the node, as the store's owner", path.display())]
+    ReadOnly {
+        /// The store.
+        path: PathBuf,
+    },
+    /// The store does not take an object.
+    #[error("cannot publish: {0}")]
+    Publish(#[from] PublishError),
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file's content is no model, or a local file cannot be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The machine lacks something.
+    #[error("cannot {action}: {source}")]
+    Machine {
+        /// The action.
+        action: &'static str,
+        /// The kernel's error.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// The end of one attempt.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// Another attempt may help.
+    Passing {
+        /// The reason.
+        reason: String,
+        /// The wait that the source asks for.
+        after: Option<Duration>,
+    },
+    /// None will.
+    Final(PullError),
+}
+
+impl Trouble {
+    /// Trouble that another attempt may help against.
+    pub(crate) fn passing(reason: impl Into<String>) -> Self {
+        Self::Passing {
+            reason: reason.into(),
+            after: None,
+        }
+    }
+}
+
+impl<E: Into<PullError>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Final(error.into())
+    }
+}

@@ -1,0 +1,473 @@
+//! The pull of one file: recognized, completed, or read.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tetris_loader::header::{Header, HeaderError, LENGTH_FIELD_LEN, MAX_HEADER_LEN};
+use tetris_loader::sidecar::Sidecar;
+use tetris_loader::{Job, MapLimit, ModelBytes, PlannedFile, jobs_of_manifest, map_objects};
+use tetris_store_layout::{
+    Access, CreationLock, Digest, IdentityKey, Manifest, ManifestId, ManifestKind, Mapping,
+    ObjectRef, PublishOutcome, Published, Store,
+};
+use tokio::runtime::Handle;
+
+use crate::error::PullError;
+use crate::fetch::Fetcher;
+use crate::journal::Journal;
+use crate::listing::RemoteFile;
+use crate::memory::FetchedParts;
+use crate::objects::{ObjectFetch, ObjectsError, WantedObject, changed};
+use crate::options::PullOptions;
+use crate::report::{FileReport, KnownBy};
+
+/// First part of a file that is fetched for its header; longer headers take a second request.
+const FRONT: u64 = 256 << 10;
+/// Longest sidecar that is fetched: that of a model with 400,000 tensors.
+const MAX_SIDECAR: u64 = 64 << 20;
+/// Longest wait for another process that pulls the same file.
+const WAIT: Duration = Duration::from_hours(1);
+
+/// The parts that pulling a file needs.
+pub(crate) struct FilePull<'a> {
+    pub(crate) fetcher: &'a Fetcher<'a>,
+    pub(crate) store: &'a Store,
+    pub(crate) runtime: &'a Handle,
+    pub(crate) options: &'a PullOptions,
+    pub(crate) make_room: &'a (dyn Fn(u64) -> bool + Sync),
+}
+
+/// A file whose objects are in the store and mapped.
+pub(crate) struct PulledFile {
+    pub(crate) report: FileReport,
+    pub(crate) objects: Vec<Mapping>,
+    /// What is left to do before the file counts as known.
+    pub(crate) unbound: Option<Unbound>,
+}
+
+/// Content that is to be proved, and then bound to the file's identities.
+pub(crate) struct Unbound {
+    manifest: Manifest,
+    header: Vec<u8>,
+    new: Vec<ObjectRef>,
+    /// Offsets and lengths of the ranges that the journal has notes about.
+    noted: Vec<(u64, u64)>,
+    /// Others that pull this file wait until it is bound.
+    _lock: Option<CreationLock>,
+}
+
+/// A manifest whose objects are all there.
+struct Completed {
+    objects: Vec<Mapping>,
+    new: usize,
+}
+
+impl FilePull<'_> {
+    /// Brings all objects of a file into the store; `sidecar` is the one beside it, if there is one.
+    pub(crate) fn pull(
+        &self,
+        file: &RemoteFile,
+        sidecar: Option<&RemoteFile>,
+    ) -> Result<PulledFile, PullError> {
+        let span = tracing::debug_span!("pull", path = file.path, bytes = file.size);
+        let _entered = span.enter();
+        if file.size == 0 {
+            return Ok(pulled(file, KnownBy::Reading, None, 0));
+        }
+        if let Some(known) = self.known(file)? {
+            return Ok(known);
+        }
+        let lock = file.keys().next().and_then(|key| {
+            let is_known = || matches!(self.store.look_up(&key), Ok(Some(_)));
+            self.store.creation_lock(&key.id().0, WAIT, is_known)
+        });
+        if let Some(known) = self.known(file)? {
+            return Ok(known);
+        }
+        let by_sidecar = sidecar.map(|sidecar| self.by_sidecar(file, sidecar));
+        let mut unknown = match by_sidecar.transpose()?.flatten() {
+            Some(file) => file,
+            None => self.read(file)?,
+        };
+        if let Some(unbound) = &mut unknown.unbound {
+            unbound._lock = lock;
+        }
+        Ok(unknown)
+    }
+
+    /// The file by an identity that the store has, completed from the source.
+    fn known(&self, file: &RemoteFile) -> Result<Option<PulledFile>, PullError> {
+        let before = self.fetcher.fetched();
+        for key in file.keys() {
+            let Some((id, manifest)) = self.manifest_of(file, &key) else {
+                continue;
+            };
+            let Some(completed) = self.complete(file, &manifest)? else {
+                tracing::warn!(
+                    address = file.address,
+                    "the file is not what the store knows by that name; it is read again"
+                );
+                self.store.unbind(&key)?;
+                continue;
+            };
+            self.store.touch_manifest(id);
+            let known_by = match key.by {
+                tetris_store_layout::IdentityBy::Sha256 { .. } => KnownBy::Sha256,
+                _ => KnownBy::Version,
+            };
+            let mut known = pulled(file, known_by, Some(id), self.fetcher.fetched() - before);
+            known.report.objects = completed.objects.len();
+            known.report.new_objects = completed.new;
+            known.objects = completed.objects;
+            return Ok(Some(known));
+        }
+        Ok(None)
+    }
+
+    fn manifest_of(&self, file: &RemoteFile, key: &IdentityKey) -> Option<(ManifestId, Manifest)> {
+        let known = self.store.look_up(key).and_then(|id| {
+            let Some(id) = id else { return Ok(None) };
+            Ok(self.store.manifest(id)?.map(|manifest| (id, manifest)))
+        });
+        match known {
+            Ok(known) => known.filter(|(_, manifest)| {
+                manifest.source_size == file.size && manifest.kind == file.kind()
+            }),
+            Err(error) => {
+                tracing::warn!(%error, "identity ignored; the file is read again");
+                None
+            }
+        }
+    }
+
+    /// Maps the objects of a manifest, and fetches those that are missing. `None` when the file proves to
+    /// have other bytes.
+    fn complete(
+        &self,
+        file: &RemoteFile,
+        manifest: &Manifest,
+    ) -> Result<Option<Completed>, PullError> {
+        let refs: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
+        let limit = MapLimit::default();
+        let threads = self.options.threads.get();
+        let present = map_objects(self.store, &refs, Access::ReadOnly, threads, &limit);
+        let jobs = jobs_of_manifest(manifest);
+        let missing: Vec<WantedObject<'_>> = jobs
+            .iter()
+            .zip(&refs)
+            .zip(&present)
+            .filter(|(_, mapping)| mapping.is_none())
+            .map(|((job, &object), _)| WantedObject {
+                job,
+                expected: Some(object),
+            })
+            .collect();
+        let to_fetch: u64 = missing.iter().map(|wanted| wanted.job.len()).sum();
+        self.fetcher.count_done(file.size.saturating_sub(to_fetch));
+        let new = missing.len();
+        let fetched = match self.objects(file, None).run(&missing) {
+            Ok(fetched) => fetched,
+            Err(ObjectsError::Mismatch) => return Ok(None),
+            Err(ObjectsError::Pull(error)) => return Err(error),
+        };
+        let fetched = fetched.into_iter().map(|published| published.mapping);
+        Ok(Some(Completed {
+            objects: present.into_iter().flatten().chain(fetched).collect(),
+            new,
+        }))
+    }
+
+    fn objects<'f>(
+        &'f self,
+        file: &'f RemoteFile,
+        journal: Option<&'f Journal<'f>>,
+    ) -> ObjectFetch<'f> {
+        ObjectFetch {
+            fetcher: self.fetcher,
+            store: self.store,
+            file,
+            runtime: self.runtime,
+            threads: self.options.threads.get(),
+            connections: self.options.connections.get(),
+            make_room: self.make_room,
+            journal,
+        }
+    }
+
+    /// The file by the sidecar beside it. `None` when that is not valid for it.
+    fn by_sidecar(
+        &self,
+        file: &RemoteFile,
+        sidecar: &RemoteFile,
+    ) -> Result<Option<PulledFile>, PullError> {
+        // Without a digest of the file, only its age tells that the sidecar was made of this content.
+        let is_later = matches!(
+            (file.modified, sidecar.modified),
+            (Some(file), Some(sidecar)) if sidecar >= file
+        );
+        if !(1..=MAX_SIDECAR).contains(&sidecar.size) || (file.sha256.is_none() && !is_later) {
+            return Ok(None);
+        }
+        let before = self.fetcher.fetched();
+        let bytes = self.bytes(sidecar, 0..sidecar.size)?;
+        let ignored = |why: &str| {
+            tracing::warn!(address = sidecar.address, why, "sidecar ignored");
+            Ok(None)
+        };
+        let sidecar = match Sidecar::decode(&bytes) {
+            Ok(sidecar) if sidecar.size() == file.size => sidecar,
+            Ok(_) => return ignored("it is of another version of the file"),
+            Err(error) => return ignored(&error.to_string()),
+        };
+        let parts = self.parts(file, sidecar.sample_ranges())?;
+        let more = |range| self.bytes(file, range);
+        let parts = FetchedParts::new(&file.address, parts, &more);
+        if !sidecar
+            .agrees(&parts)
+            .map_err(|failure| changed(failure, file))?
+        {
+            return ignored("it is of another version of the file");
+        }
+        let manifest = sidecar.into_manifest();
+        let mut header = vec![0; manifest.data_start as usize];
+        parts
+            .read_at(&mut header, 0)
+            .map_err(|failure| changed(failure, file))?;
+        let refs: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
+        let Some(completed) = self.complete(file, &manifest)? else {
+            return ignored("it names other bytes than the file has");
+        };
+        let fetched = self.fetcher.fetched() - before;
+        // In the manifest's order: the fetched ones came last.
+        let mapped = map_objects(
+            self.store,
+            &refs,
+            Access::ReadOnly,
+            self.options.threads.get(),
+            &MapLimit::default(),
+        );
+        drop(completed.objects);
+        let Some(mapped) = mapped.into_iter().collect::<Option<Vec<_>>>() else {
+            return ignored("its objects were reclaimed meanwhile");
+        };
+        if let Some(expected) = file.sha256
+            && sha256(&manifest, &header, &mapped) != expected
+        {
+            return ignored("the objects that it names do not have the file's SHA-256");
+        }
+        let mut by_sidecar = pulled(file, KnownBy::Sidecar, Some(manifest.id()), fetched);
+        by_sidecar.report.objects = mapped.len();
+        by_sidecar.report.new_objects = completed.new;
+        by_sidecar.objects = mapped;
+        by_sidecar.unbound = Some(Unbound {
+            manifest,
+            header,
+            new: Vec::new(),
+            noted: Vec::new(),
+            _lock: None,
+        });
+        Ok(Some(by_sidecar))
+    }
+
+    /// Reads a file that is not known, but for the objects of an earlier attempt.
+    fn read(&self, file: &RemoteFile) -> Result<PulledFile, PullError> {
+        let before = self.fetcher.fetched();
+        let planned = self.plan(file)?;
+        let journal = Journal::of(file, self.store);
+        let jobs = &planned.plan.jobs;
+        let noted = |job: &Job| journal.object(job.run_at()?, job.len());
+        let mut objects: Vec<Option<Published>> = jobs.iter().map(noted).collect();
+        let wanted: Vec<WantedObject<'_>> = jobs
+            .iter()
+            .zip(&objects)
+            .filter(|(_, object)| object.is_none())
+            .map(|(job, _)| WantedObject {
+                job,
+                expected: None,
+            })
+            .collect();
+        let known: u64 = objects
+            .iter()
+            .flatten()
+            .map(|object| object.object.len)
+            .sum();
+        self.fetcher.count_done(known);
+        let fetched = match self.objects(file, Some(&journal)).run(&wanted) {
+            Ok(fetched) => fetched,
+            Err(ObjectsError::Pull(error)) => return Err(error),
+            // No name is expected of these.
+            Err(ObjectsError::Mismatch) => return Err(other_bytes(file)),
+        };
+        let places = objects.iter_mut().filter(|object| object.is_none());
+        for (place, object) in places.zip(fetched) {
+            *place = Some(object);
+        }
+        let objects: Vec<Published> = objects.into_iter().flatten().collect();
+        let noted: Vec<_> = jobs
+            .iter()
+            .filter_map(|job| Some((job.run_at()?, job.len())))
+            .collect();
+        let refs: Vec<ObjectRef> = objects.iter().map(|object| object.object).collect();
+        let new: Vec<ObjectRef> = objects
+            .iter()
+            .filter(|object| object.outcome == PublishOutcome::New)
+            .map(|object| object.object)
+            .collect();
+        let (manifest, header) = planned.into_manifest(&refs);
+        let fetched = self.fetcher.fetched() - before;
+        let mut read = pulled(file, KnownBy::Reading, Some(manifest.id()), fetched);
+        read.report.objects = refs.len();
+        read.report.new_objects = new.len();
+        read.objects = objects.into_iter().map(|object| object.mapping).collect();
+        read.unbound = Some(Unbound {
+            manifest,
+            header,
+            new,
+            noted,
+            _lock: None,
+        });
+        Ok(read)
+    }
+
+    fn plan(&self, file: &RemoteFile) -> Result<PlannedFile, PullError> {
+        if file.kind() == ManifestKind::File {
+            return Ok(PlannedFile::whole(file.size));
+        }
+        let mut raw = self.bytes(file, 0..file.size.min(FRONT))?;
+        let json_len = raw.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
+        let header_len = json_len.saturating_add(LENGTH_FIELD_LEN);
+        if json_len <= MAX_HEADER_LEN && (raw.len() as u64..=file.size).contains(&header_len) {
+            raw.extend(self.bytes(file, raw.len() as u64..header_len)?);
+        }
+        let header = Header::parse(&raw, file.size).map_err(|source| HeaderError::Invalid {
+            path: file.address.clone().into(),
+            source,
+        });
+        let header = header.map_err(tetris_loader::LoadError::from)?;
+        let small = PlannedFile::small_tensors(&header);
+        let (front, small): (Vec<_>, Vec<_>) = small
+            .into_iter()
+            .partition(|range| range.end <= raw.len() as u64);
+        drop(front);
+        let mut parts = self.parts(file, small)?;
+        let header_bytes = raw.get(..header.data_start as usize).unwrap_or_default();
+        let header_bytes = header_bytes.to_vec();
+        parts.push((0, raw));
+        let more = |range| self.bytes(file, range);
+        let parts = FetchedParts::new(&file.address, parts, &more);
+        let threads = self.options.threads.get();
+        PlannedFile::of_header(header, header_bytes, file.size, &parts, threads)
+            .map_err(|failure| changed(failure, file))
+    }
+
+    fn bytes(&self, file: &RemoteFile, range: Range<u64>) -> Result<Vec<u8>, PullError> {
+        self.runtime.block_on(self.fetcher.bytes(file, range))
+    }
+
+    fn parts(
+        &self,
+        file: &RemoteFile,
+        ranges: Vec<Range<u64>>,
+    ) -> Result<Vec<(u64, Vec<u8>)>, PullError> {
+        self.runtime.block_on(self.fetcher.parts(file, ranges))
+    }
+}
+
+impl PulledFile {
+    /// Proves that the content has the digest that the source promises, and binds the file's identities
+    /// to it. Of a file with another digest nothing is left.
+    pub(crate) fn bind(mut self, store: &Store) -> Result<Self, PullError> {
+        let Some(unbound) = self.unbound.take() else {
+            return Ok(self);
+        };
+        let file = &self.report.file;
+        let forget = || {
+            let journal = Journal::of(file, store);
+            for &(at, len) in &unbound.noted {
+                journal.remove(at, len);
+            }
+        };
+        if let Some(expected) = file
+            .sha256
+            .filter(|_| self.report.known_by == KnownBy::Reading)
+        {
+            let found = sha256(&unbound.manifest, &unbound.header, &self.objects);
+            if found != expected {
+                forget();
+                drop(std::mem::take(&mut self.objects));
+                for object in &unbound.new {
+                    // What others map stays, and goes as any object that no one needs.
+                    let _may_stay = store.reclaim(object);
+                }
+                return Err(PullError::Digest {
+                    address: file.address.clone(),
+                    expected: Digest(expected).to_string(),
+                    found: Digest(found).to_string(),
+                });
+            }
+        }
+        if unbound.manifest.objects.is_empty() {
+            return Ok(Self {
+                report: FileReport {
+                    manifest: None,
+                    ..self.report
+                },
+                ..self
+            });
+        }
+        let id = store.publish_manifest(&unbound.manifest)?;
+        for key in file.keys() {
+            store.bind(&key, id)?;
+        }
+        // The manifest names the objects from now on.
+        forget();
+        Ok(self)
+    }
+}
+
+/// SHA-256 of a file, from its header and its mapped objects.
+fn sha256(manifest: &Manifest, header: &[u8], objects: &[Mapping]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    hasher.update(header);
+    if manifest.kind == ManifestKind::File {
+        hasher.update(objects.first().map_or(&[][..], |object| object));
+    }
+    for tensor in &manifest.tensors {
+        let bytes = tensor.place.and_then(|place| {
+            let begin = place.offset as usize;
+            let object = objects.get(place.object as usize)?;
+            object.get(begin..begin + tensor.len as usize)
+        });
+        hasher.update(bytes.unwrap_or_default());
+    }
+    hasher.finalize().into()
+}
+
+fn pulled(
+    file: &RemoteFile,
+    known_by: KnownBy,
+    manifest: Option<ManifestId>,
+    fetched: u64,
+) -> PulledFile {
+    PulledFile {
+        report: FileReport {
+            file: file.clone(),
+            known_by,
+            manifest: manifest.map(|id| id.to_string()),
+            fetched,
+            objects: 0,
+            new_objects: 0,
+        },
+        objects: Vec::new(),
+        unbound: None,
+    }
+}
+
+fn other_bytes(file: &RemoteFile) -> PullError {
+    PullError::Changed {
+        address: file.address.clone(),
+        expected: "the bytes of its manifest".to_owned(),
+        found: "others".to_owned(),
+    }
+}

@@ -1,0 +1,334 @@
+//! Objects of the store from ranges of a file: many ranges at once, each hashed and written as it comes.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tetris_loader::{Job, threads};
+use tetris_store_layout::{
+    Access, ObjectRef, PublishError, Published, SEGMENT_BYTES, SegmentDigest, Staging, Store,
+    segment_count, segment_len,
+};
+use tokio::runtime::Handle;
+
+use crate::error::PullError;
+use crate::fetch::Fetcher;
+use crate::journal::Journal;
+use crate::listing::RemoteFile;
+use crate::memory::FetchedParts;
+
+/// Segments of an object that one request brings: 32 MiB. Shorter ranges wait for the first byte more often
+/// than for the others; longer ones leave connections idle at the end.
+const SEGMENTS: u64 = 8;
+/// Most times that room is made for one object: another process may take it first.
+const ROOM_ATTEMPTS: u32 = 16;
+
+/// The parts that fetching objects needs.
+pub(crate) struct ObjectFetch<'a> {
+    pub(crate) fetcher: &'a Fetcher<'a>,
+    pub(crate) store: &'a Store,
+    pub(crate) file: &'a RemoteFile,
+    pub(crate) runtime: &'a Handle,
+    pub(crate) threads: usize,
+    pub(crate) connections: usize,
+    /// Called when the store is full, with the number of bytes needed; true when some were freed.
+    pub(crate) make_room: &'a (dyn Fn(u64) -> bool + Sync),
+    /// Where objects are noted that no manifest names yet.
+    pub(crate) journal: Option<&'a Journal<'a>>,
+}
+
+/// An object to be made.
+pub(crate) struct WantedObject<'a> {
+    pub(crate) job: &'a Job,
+    /// Its name, where a manifest says it.
+    pub(crate) expected: Option<ObjectRef>,
+}
+
+/// The reason that objects were not made.
+#[derive(Debug)]
+pub(crate) enum ObjectsError {
+    /// A range has other bytes than the manifest says.
+    Mismatch,
+    /// The pull fails.
+    Pull(PullError),
+}
+
+impl<E: Into<PullError>> From<E> for ObjectsError {
+    fn from(error: E) -> Self {
+        Self::Pull(error.into())
+    }
+}
+
+/// Segments of an object that one request brings.
+struct Task {
+    object: usize,
+    segments: std::ops::Range<u64>,
+}
+
+/// An object in the making.
+#[derive(Default)]
+struct Making<'a> {
+    staging: Option<Arc<Staging<'a>>>,
+    digests: Vec<Option<SegmentDigest>>,
+    published: Option<Published>,
+}
+
+impl<'a> ObjectFetch<'a> {
+    /// Makes all of `wanted`, and returns them in their order, mapped.
+    pub(crate) fn run(&self, wanted: &[WantedObject<'_>]) -> Result<Vec<Published>, ObjectsError> {
+        let mut making: Vec<Mutex<Making<'a>>> = Vec::new();
+        making.resize_with(wanted.len(), Mutex::default);
+        let tasks: Vec<Task> = wanted
+            .iter()
+            .enumerate()
+            .flat_map(|(object, wanted)| {
+                let count = segment_count(wanted.job.len());
+                // A pack is made at once: its tensors lie anywhere in the file.
+                let step = wanted.job.run_at().map_or(count, |_| SEGMENTS).max(1);
+                (0..count.max(1))
+                    .step_by(step as usize)
+                    .map(move |first| Task {
+                        object,
+                        segments: first..(first + step).min(count),
+                    })
+            })
+            .collect();
+        let sweep = Sweep {
+            fetch: self,
+            wanted,
+            making: &making,
+            tasks: &tasks,
+            next: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+        };
+        let threads = self.threads.min(tasks.len()).max(1);
+        let each = self.connections.div_ceil(threads);
+        threads::run(threads, || self.runtime.block_on(sweep.work(each)))?;
+        let published = making.into_iter().map(|making| {
+            let making = making.into_inner().unwrap_or_else(PoisonError::into_inner);
+            making.published
+        });
+        published.collect::<Option<_>>().ok_or_else(|| {
+            let source = std::io::Error::other("an object was not made (this is a bug)");
+            let action = "fetch";
+            PullError::Machine { action, source }.into()
+        })
+    }
+}
+
+/// The work of all threads on some objects.
+struct Sweep<'s, 'a> {
+    fetch: &'s ObjectFetch<'a>,
+    wanted: &'s [WantedObject<'s>],
+    making: &'s [Mutex<Making<'a>>],
+    tasks: &'s [Task],
+    next: AtomicUsize,
+    failed: AtomicBool,
+}
+
+impl<'a> Sweep<'_, 'a> {
+    /// Takes tasks, `most` at a time, until none is left.
+    async fn work(&self, most: usize) -> Result<(), ObjectsError> {
+        let mut running = FuturesUnordered::new();
+        loop {
+            while running.len() < most && !self.failed.load(Ordering::Relaxed) {
+                let next = self.next.fetch_add(1, Ordering::Relaxed);
+                let Some(task) = self.tasks.get(next) else {
+                    break;
+                };
+                running.push(self.run(task));
+            }
+            match running.next().await {
+                None => return Ok(()),
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    self.failed.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn run(&self, task: &Task) -> Result<(), ObjectsError> {
+        let (Some(wanted), Some(making)) =
+            (self.wanted.get(task.object), self.making.get(task.object))
+        else {
+            return Ok(());
+        };
+        match wanted.job.run_at() {
+            Some(at) => self.run_of_file(task, wanted, making, at).await,
+            None => self.pack(wanted, making).await,
+        }
+    }
+
+    /// Fetches segments of an object that is one run of the file.
+    async fn run_of_file(
+        &self,
+        task: &Task,
+        wanted: &WantedObject<'_>,
+        making: &Mutex<Making<'a>>,
+        at: u64,
+    ) -> Result<(), ObjectsError> {
+        let len = wanted.job.len();
+        let staging = self.staging(making, len)?;
+        let end = (task.segments.end * SEGMENT_BYTES).min(len);
+        let range = at + task.segments.start * SEGMENT_BYTES..at + end;
+        let mut digests = Vec::new();
+        let mut segment = task.segments.start;
+        let mut left = segment_len(len, segment);
+        let mut writer = Some(staging.segment(segment));
+        let mut take = |mut bytes: &[u8]| {
+            self.fetch.fetcher.count_done(bytes.len() as u64);
+            while !bytes.is_empty() {
+                let (now, later) = bytes
+                    .split_at_checked(left as usize)
+                    .unwrap_or((bytes, &[]));
+                if let Some(writer) = &mut writer {
+                    writer.write(now)?;
+                }
+                left -= now.len() as u64;
+                bytes = later;
+                if left == 0 {
+                    digests.extend(
+                        writer
+                            .take()
+                            .map(tetris_store_layout::SegmentWriter::finish),
+                    );
+                    segment += 1;
+                    if segment < task.segments.end {
+                        left = segment_len(len, segment);
+                        writer = Some(staging.segment(segment));
+                    }
+                }
+            }
+            Ok(())
+        };
+        let fetcher = self.fetch.fetcher;
+        fetcher.each(self.fetch.file, range, &mut take).await?;
+        drop(writer);
+        self.end(task, wanted, making, (staging, digests), at)
+    }
+
+    /// The staged object, which the first of its tasks makes.
+    fn staging(&self, making: &Mutex<Making<'a>>, len: u64) -> Result<Arc<Staging<'a>>, PullError> {
+        let mut making = lock(making);
+        if let Some(staging) = &making.staging {
+            return Ok(Arc::clone(staging));
+        }
+        let staging = Arc::new(self.with_room(len, || self.fetch.store.stage(len))?);
+        making.staging = Some(Arc::clone(&staging));
+        making.digests = vec![None; segment_count(len) as usize];
+        Ok(staging)
+    }
+
+    /// Publishes with `publish`, making room if the store is full.
+    fn with_room<T>(
+        &self,
+        needed: u64,
+        publish: impl Fn() -> Result<T, PublishError>,
+    ) -> Result<T, PullError> {
+        let mut published = publish();
+        for _ in 0..ROOM_ATTEMPTS {
+            match &published {
+                Err(error) if error.is_full() && (self.fetch.make_room)(needed) => {
+                    published = publish();
+                }
+                _ => break,
+            }
+        }
+        published.map_err(|source| match source {
+            source if source.is_full() => PullError::Full {
+                address: self.fetch.file.address.clone(),
+                needed,
+                source,
+            },
+            source => source.into(),
+        })
+    }
+
+    /// Keeps the digests of a task's segments; with the last ones, publishes the object.
+    fn end(
+        &self,
+        task: &Task,
+        wanted: &WantedObject<'_>,
+        making: &Mutex<Making<'a>>,
+        (staging, digests): (Arc<Staging<'a>>, Vec<SegmentDigest>),
+        at: u64,
+    ) -> Result<(), ObjectsError> {
+        let mut making = lock(making);
+        for (index, digest) in task.segments.clone().zip(digests) {
+            if let Some(place) = making.digests.get_mut(index as usize) {
+                *place = Some(digest);
+            }
+        }
+        // Under the lock: with the last digests, the object's own reference is the only one.
+        drop(staging);
+        if making.digests.iter().any(Option::is_none) {
+            return Ok(());
+        }
+        let digests: Vec<_> = making.digests.iter().flatten().cloned().collect();
+        let Some(staging) = making.staging.take().and_then(Arc::into_inner) else {
+            return Ok(());
+        };
+        let published = staging.commit(&digests, Access::ReadOnly)?;
+        check(&published, wanted)?;
+        if let Some(journal) = self.fetch.journal {
+            journal.note(at, published.object);
+        }
+        making.published = Some(published);
+        Ok(())
+    }
+
+    /// Makes a pack of small tensors.
+    async fn pack(
+        &self,
+        wanted: &WantedObject<'_>,
+        making: &Mutex<Making<'a>>,
+    ) -> Result<(), ObjectsError> {
+        let (fetch, job) = (self.fetch, wanted.job);
+        let mut ranges: Vec<_> = job.unread().collect();
+        ranges.sort_by_key(|range| range.start);
+        let parts = fetch.fetcher.parts(fetch.file, ranges).await?;
+        let more = |_| {
+            let source =
+                std::io::Error::other("a tensor of a pack was not fetched (this is a bug)");
+            let action = "fetch";
+            Err(PullError::Machine { action, source })
+        };
+        let parts = FetchedParts::new(&fetch.file.address, parts, &more);
+        let mut bytes = vec![0; job.len() as usize];
+        job.read(&parts, 0, &mut bytes)
+            .map_err(|failure| changed(failure, fetch.file))?;
+        let publish = || fetch.store.publish(&bytes, Access::ReadOnly);
+        let published = self.with_room(job.len(), publish)?;
+        check(&published, wanted)?;
+        fetch.fetcher.count_done(job.len());
+        lock(making).published = Some(published);
+        Ok(())
+    }
+}
+
+/// Checks that an object is the one that the manifest names.
+fn check(published: &Published, wanted: &WantedObject<'_>) -> Result<(), ObjectsError> {
+    match wanted.expected {
+        Some(expected) if expected != published.object => Err(ObjectsError::Mismatch),
+        _ => Ok(()),
+    }
+}
+
+/// The error of reading parts that are in memory.
+pub(crate) fn changed(failure: tetris_loader::LoadFailure, file: &RemoteFile) -> PullError {
+    match failure {
+        tetris_loader::LoadFailure::Load(error) => error.into(),
+        tetris_loader::LoadFailure::Changed => PullError::Changed {
+            address: file.address.clone(),
+            expected: format!("{} bytes", file.size),
+            found: "fewer".to_owned(),
+        },
+    }
+}
+
+fn lock<'m, 'a>(making: &'m Mutex<Making<'a>>) -> MutexGuard<'m, Making<'a>> {
+    making.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,245 @@
+//! Objects of S3, Google Cloud Storage and Azure Blob Storage, by the crate `object_store`.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::path::Path;
+use object_store::{
+    BackoffConfig, ClientConfigKey, ClientOptions, Error, GetOptions, GetRange, ObjectMeta,
+    ObjectStore, ObjectStoreExt, RetryConfig,
+};
+use rustls::crypto::ring::default_provider;
+use url::Url;
+
+use super::{Body, aws_profile};
+use crate::error::{PullError, Trouble};
+use crate::listing::{Listing, MAX_FILES, RemoteFile};
+use crate::name::shown;
+use crate::options::PullOptions;
+
+/// A folder, or an object, of a bucket.
+pub(crate) struct Bucket {
+    store: Arc<dyn ObjectStore>,
+    folder: Path,
+    name: String,
+    /// The endpoint, where another than the provider's is named: objects of two may be called the same.
+    endpoint: String,
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bucket")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Bucket {
+    /// The bucket with the credentials that the environment, or the profile of the AWS command, names.
+    pub(crate) fn from_env(url: &Url, options: &PullOptions) -> Result<Self, PullError> {
+        // Of the process: another one that is installed is as good.
+        let _installed = default_provider().install_default();
+        let name = shown(url);
+        let failed = |error: Error| PullError::Client {
+            source_name: name.clone(),
+            problem: error.to_string(),
+        };
+        let client = |allow_http: bool| {
+            ClientOptions::new()
+                .with_allow_http(allow_http)
+                // A range takes as long as it makes progress, which `fetch` looks after.
+                .with_timeout_disabled()
+                .with_connect_timeout(Duration::from_secs(10))
+                .with_pool_max_idle_per_host(options.connections.get())
+        };
+        let mut endpoint = String::new();
+        let store: Arc<dyn ObjectStore> = match url.scheme() {
+            "gs" => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_url(name.as_str());
+                let builder = builder
+                    .with_client_options(client(false))
+                    .with_retry(retry());
+                Arc::new(builder.build().map_err(failed)?)
+            }
+            "az" => {
+                let builder = MicrosoftAzureBuilder::from_env().with_url(name.as_str());
+                let builder = builder
+                    .with_client_options(client(false))
+                    .with_retry(retry());
+                Arc::new(builder.build().map_err(failed)?)
+            }
+            _ => {
+                let builder = aws_profile::complete(AmazonS3Builder::from_env());
+                let key = AmazonS3ConfigKey::Endpoint;
+                endpoint = builder.get_config_value(&key).unwrap_or_default();
+                let key = AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp);
+                let allowed = builder.get_config_value(&key).as_deref() == Some("true");
+                let builder = builder
+                    .with_url(name.as_str())
+                    // As for the AWS command, an endpoint without TLS is one that was meant.
+                    .with_client_options(client(allowed || endpoint.starts_with("http://")))
+                    .with_retry(retry());
+                Arc::new(builder.build().map_err(failed)?)
+            }
+        };
+        let folder = Path::from_url_path(url.path()).map_err(|error| failed(error.into()))?;
+        Ok(Self {
+            store,
+            folder,
+            name: name.clone(),
+            endpoint,
+        })
+    }
+
+    pub(crate) async fn list(&self) -> Result<Listing, Trouble> {
+        let listed = self.store.list(Some(&self.folder)).take(MAX_FILES + 1);
+        let objects: Vec<ObjectMeta> = listed
+            .try_collect()
+            .await
+            .map_err(|error| self.trouble(&self.name, error))?;
+        let mut files: Vec<_> = objects
+            .iter()
+            .filter_map(|object| {
+                let parts: Option<Vec<_>> = object
+                    .location
+                    .prefix_match(&self.folder)
+                    .map(|parts| parts.map(|part| part.as_ref().to_owned()).collect());
+                Some(self.file(parts?.join("/"), object))
+            })
+            // Consoles make empty objects in place of folders.
+            .filter(|file| !file.path.is_empty())
+            .collect();
+        if files.is_empty() {
+            let object = self.store.head(&self.folder).await;
+            let object = object.map_err(|error| self.trouble(&self.name, error))?;
+            let name = self.folder.filename().unwrap_or_default().to_owned();
+            files.push(self.file(name, &object));
+        }
+        Ok(Listing::new(&self.name, None, files)?)
+    }
+
+    fn file(&self, path: String, object: &ObjectMeta) -> RemoteFile {
+        let version = object.version.as_ref().or(object.e_tag.as_ref());
+        let strong = version.filter(|version| !version.starts_with("W/"));
+        let scheme = self.name.split("://").next().unwrap_or_default();
+        let bucket = self.name.split('/').nth(2).unwrap_or_default();
+        RemoteFile {
+            path,
+            size: object.size,
+            sha256: None,
+            version: strong.map(|version| format!("{} {version}", self.endpoint)),
+            modified: Some(object.last_modified.into()),
+            address: format!("{scheme}://{bucket}/{}", object.location),
+        }
+    }
+
+    pub(crate) async fn open(&self, file: &RemoteFile, range: Range<u64>) -> Result<Body, Trouble> {
+        let tag = file
+            .version
+            .as_deref()
+            .and_then(|version| version.split_once(' '));
+        let options = GetOptions {
+            if_match: tag.map(|(_, tag)| tag.to_owned()),
+            range: Some(GetRange::Bounded(range)),
+            ..GetOptions::default()
+        };
+        let location = self.location(file);
+        let address = file.address.clone();
+        let answer = self.store.get_opts(&location, options).await;
+        let answer = answer.map_err(|error| self.trouble(&address, error))?;
+        if answer.meta.size != file.size {
+            let bytes = |size| format!("{size} bytes");
+            return Err(Trouble::Final(PullError::Changed {
+                address,
+                expected: bytes(file.size),
+                found: bytes(answer.meta.size),
+            }));
+        }
+        let body = answer.into_stream();
+        Ok(body
+            .map_err(|error| {
+                let text = error.to_string();
+                Trouble::passing(text.lines().next().unwrap_or_default())
+            })
+            .boxed())
+    }
+
+    fn location(&self, file: &RemoteFile) -> Path {
+        let is_object = self.folder.filename() == Some(file.path.as_str())
+            && file.address.ends_with(self.folder.as_ref());
+        if is_object {
+            return self.folder.clone();
+        }
+        let parts = file.path.split('/');
+        parts.fold(self.folder.clone(), |path, part| path.join(part))
+    }
+
+    fn trouble(&self, address: &str, error: Error) -> Trouble {
+        let refused = |status: &str, remedy| {
+            Trouble::Final(PullError::Refused {
+                address: address.to_owned(),
+                status: status.to_owned(),
+                remedy,
+            })
+        };
+        match error {
+            Error::NotFound { .. } => refused(
+                "there is no such object, and no folder",
+                "check bucket, folder and endpoint",
+            ),
+            Error::Unauthenticated { .. } => refused(
+                "the credentials are not accepted",
+                "set those of the provider in the environment, e.g. AWS_ACCESS_KEY_ID; AWS_SKIP_SIGNATURE=true for a public bucket",
+            ),
+            Error::PermissionDenied { .. } => refused(
+                "the credentials may not read it",
+                "give them the right to list the folder and to read its objects",
+            ),
+            Error::Precondition { .. } => Trouble::Final(PullError::Changed {
+                address: address.to_owned(),
+                expected: "the object that was listed".to_owned(),
+                found: "another".to_owned(),
+            }),
+            error => {
+                let text = error.to_string();
+                // Behind the first line is the server's document.
+                let reason = text.lines().next().unwrap_or_default();
+                match status_in(reason) {
+                    Some(401 | 403) => refused(
+                        "the credentials may not list it",
+                        "give them the right to list the folder and to read its objects",
+                    ),
+                    Some(400..=407 | 409..=428) => {
+                        refused(reason, "check bucket, region and endpoint")
+                    }
+                    _ => Trouble::passing(reason),
+                }
+            }
+        }
+    }
+}
+
+/// The status in a message of `object_store`, which has no other place for it.
+fn status_in(message: &str) -> Option<u16> {
+    let (_, status) = message.split_once("status code: ")?;
+    status.get(..3)?.parse().ok()
+}
+
+/// A few attempts for each request; `fetch` goes on where a body breaks.
+fn retry() -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(200),
+            max_backoff: Duration::from_secs(5),
+            base: 2.0,
+        },
+        max_retries: 2,
+        retry_timeout: Duration::from_secs(30),
+    }
+}

@@ -1,0 +1,268 @@
+//! Requests over HTTP: ranges, and what the statuses mean.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use reqwest::header::{AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderMap, RANGE, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Response, StatusCode};
+use rustls::crypto::ring::default_provider;
+use url::Url;
+
+use super::Body;
+use crate::error::{PullError, Trouble};
+use crate::name::shown;
+use crate::options::PullOptions;
+
+/// Most redirects of a request.
+const REDIRECTS: usize = 5;
+/// Most attempts to connect take this long each.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Next steps for users, by the kind of source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Remedies {
+    /// For status 401.
+    pub(crate) unauthorized: &'static str,
+    /// For status 403.
+    pub(crate) forbidden: &'static str,
+    /// For status 404.
+    pub(crate) missing: &'static str,
+}
+
+/// A client over HTTP/1.1, which gives each range a connection: many of them are faster than streams of
+/// one.
+#[derive(Debug)]
+pub(crate) struct HttpClient {
+    client: reqwest::Client,
+    remedies: Remedies,
+}
+
+/// A part of a file.
+pub(crate) struct Part {
+    pub(crate) body: Body,
+    /// The address that answered, after redirects.
+    pub(crate) url: Url,
+}
+
+/// Properties of a file, from the answer to a request of its first byte.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    pub(crate) size: u64,
+    pub(crate) version: Option<String>,
+}
+
+impl HttpClient {
+    /// A client for `base`. Where that has TLS, no redirect leads to an address without.
+    pub(crate) fn new(
+        base: &Url,
+        remedies: Remedies,
+        options: &PullOptions,
+    ) -> Result<Self, PullError> {
+        // Of the process: another one that is installed is as good.
+        let _installed = default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("tetris/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .pool_max_idle_per_host(options.connections.get())
+            .https_only(base.scheme() == "https")
+            // Headers with credentials stay behind where a redirect leads to another host.
+            .redirect(Policy::limited(REDIRECTS))
+            .http1_only()
+            .no_gzip()
+            .build();
+        let client = client.map_err(|error| PullError::Client {
+            source_name: shown(base),
+            problem: text(error),
+        })?;
+        Ok(Self { client, remedies })
+    }
+
+    /// The answer to a request, if it is a success.
+    pub(crate) async fn get(
+        &self,
+        url: &Url,
+        token: Option<&str>,
+        range: Option<&Range<u64>>,
+    ) -> Result<Response, Trouble> {
+        let mut request = self.client.get(url.clone());
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if let Some(range) = range {
+            let last = range.end.saturating_sub(1);
+            request = request.header(RANGE, format!("bytes={}-{last}", range.start));
+        }
+        let answer = request.send().await;
+        let answer = answer.map_err(|error| Trouble::passing(text(error)))?;
+        if answer.status().is_success() {
+            Ok(answer)
+        } else {
+            Err(self.refused(url, answer.status(), answer.headers()))
+        }
+    }
+
+    /// The whole body of at most `limit` bytes.
+    pub(crate) async fn whole(
+        &self,
+        url: &Url,
+        token: Option<&str>,
+        limit: u64,
+    ) -> Result<Vec<u8>, Trouble> {
+        let mut body = self.get(url, token, None).await?;
+        let mut bytes = Vec::new();
+        while let Some(chunk) = body
+            .chunk()
+            .await
+            .map_err(|error| Trouble::passing(text(error)))?
+        {
+            if (bytes.len() + chunk.len()) as u64 > limit {
+                return Err(Trouble::Final(PullError::Listing {
+                    address: shown(url),
+                    problem: format!("expected at most {limit} bytes, found more"),
+                }));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    /// Length and version of the file at `url`.
+    pub(crate) async fn probe(&self, url: &Url, token: Option<&str>) -> Result<Probe, Trouble> {
+        let answer = self.get(url, token, Some(&(0..1))).await;
+        let answer = match answer {
+            // An empty file has no first byte.
+            Err(Trouble::Final(PullError::Changed { .. })) => self.get(url, token, None).await?,
+            answer => answer?,
+        };
+        let size = match answer.status() {
+            StatusCode::PARTIAL_CONTENT => content_range(answer.headers()).map(|part| part.total),
+            _ => answer.content_length(),
+        };
+        let size = size.ok_or_else(|| PullError::Listing {
+            address: shown(url),
+            problem: "the server does not say how long the file is".to_owned(),
+        })?;
+        Ok(Probe {
+            size,
+            version: strong_tag(answer.headers()),
+        })
+    }
+
+    /// The bytes of `range` of a file of `size` bytes, in the version `version` if one is known.
+    pub(crate) async fn part(
+        &self,
+        url: &Url,
+        token: Option<&str>,
+        range: Range<u64>,
+        size: u64,
+        version: Option<&str>,
+    ) -> Result<Part, Trouble> {
+        let answer = self.get(url, token, Some(&range)).await?;
+        let headers = answer.headers();
+        let changed = |expected: String, found: String| PullError::Changed {
+            address: shown(url),
+            expected,
+            found,
+        };
+        let is_whole = answer.content_length() == Some(size) && range == (0..size);
+        match (answer.status(), content_range(headers)) {
+            (StatusCode::PARTIAL_CONTENT, Some(part)) => {
+                if part.total != size {
+                    let bytes = |size| format!("{size} bytes");
+                    return Err(changed(bytes(size), bytes(part.total)).into());
+                }
+                if part.first != range.start || part.last >= range.end {
+                    return Err(Trouble::passing(format!(
+                        "expected bytes from {} below {}, found {} to {}",
+                        range.start, range.end, part.first, part.last
+                    )));
+                }
+            }
+            (StatusCode::OK, _) if is_whole => {}
+            (status, _) => {
+                return Err(Trouble::Final(PullError::NoRanges {
+                    address: shown(url),
+                    found: status.to_string(),
+                }));
+            }
+        }
+        if let (Some(expected), Some(found)) = (version, strong_tag(headers))
+            && expected != found
+        {
+            return Err(changed(format!("entity tag {expected}"), found).into());
+        }
+        let url = answer.url().clone();
+        let body = answer.bytes_stream();
+        let body = body.map_err(|error| Trouble::passing(text(error))).boxed();
+        Ok(Part { body, url })
+    }
+
+    fn refused(&self, url: &Url, status: StatusCode, headers: &HeaderMap) -> Trouble {
+        let refused = |remedy| {
+            Trouble::Final(PullError::Refused {
+                address: shown(url),
+                status: status.to_string(),
+                remedy,
+            })
+        };
+        match status.as_u16() {
+            401 => refused(self.remedies.unauthorized),
+            403 => refused(self.remedies.forbidden),
+            404 | 410 => refused(self.remedies.missing),
+            416 => Trouble::Final(PullError::Changed {
+                address: shown(url),
+                expected: "a file with that range".to_owned(),
+                found: "a shorter one".to_owned(),
+            }),
+            408 | 425 | 429 | 500.. => Trouble::Passing {
+                reason: format!("status {status}"),
+                after: retry_after(headers),
+            },
+            _ => refused("see what the server expects"),
+        }
+    }
+}
+
+/// `Content-Range: bytes FIRST-LAST/TOTAL`.
+struct ContentRange {
+    first: u64,
+    last: u64,
+    total: u64,
+}
+
+fn content_range(headers: &HeaderMap) -> Option<ContentRange> {
+    let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    Some(ContentRange {
+        first: first.trim().parse().ok()?,
+        last: last.trim().parse().ok()?,
+        total: total.trim().parse().ok()?,
+    })
+}
+
+/// The entity tag that names the very bytes; a weak one does not.
+fn strong_tag(headers: &HeaderMap) -> Option<String> {
+    let tag = headers.get(ETAG)?.to_str().ok()?;
+    (tag.starts_with('"') && tag.len() > 2).then(|| tag.to_owned())
+}
+
+/// The wait that a server asks for, in seconds. A date is not taken: the clocks may differ.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse();
+    seconds.ok().map(Duration::from_secs)
+}
+
+/// The error with its causes, without an address: that may be signed.
+fn text(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        text.extend([": ", &error.to_string()]);
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,64 @@
+//! Sources of models: what files they have, and ranges of them.
+
+mod aws_profile;
+mod bucket;
+mod folder;
+mod http;
+mod hub;
+mod web;
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+
+use crate::error::{PullError, Trouble};
+use crate::listing::{Listing, RemoteFile};
+use crate::name::SourceName;
+use crate::options::PullOptions;
+
+/// Bytes of a range as they come. The last may be missing, or too many.
+pub(crate) type Body = BoxStream<'static, Result<Bytes, Trouble>>;
+
+/// A source with its client.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    Hub(hub::Hub),
+    Bucket(bucket::Bucket),
+    Web(web::Web),
+    Folder(folder::Folder),
+}
+
+impl Origin {
+    /// The source of this name. Asks for nothing yet.
+    pub(crate) fn new(name: &SourceName, options: &PullOptions) -> Result<Self, PullError> {
+        Ok(match name {
+            SourceName::Hub { repo, revision } => {
+                Self::Hub(hub::Hub::from_env(repo, revision, options)?)
+            }
+            SourceName::Bucket(url) => Self::Bucket(bucket::Bucket::from_env(url, options)?),
+            SourceName::Web(url) => Self::Web(web::Web::from_env(url, options)?),
+            SourceName::Folder(path) => Self::Folder(folder::Folder::new(path)),
+        })
+    }
+
+    /// The files at the source. One attempt.
+    pub(crate) async fn list(&self) -> Result<Listing, Trouble> {
+        match self {
+            Self::Hub(hub) => hub.list().await,
+            Self::Bucket(bucket) => bucket.list().await,
+            Self::Web(web) => web.list().await,
+            Self::Folder(folder) => Ok(folder.list()?),
+        }
+    }
+
+    /// The bytes of `range` of a file. One attempt, up to the beginning of the answer.
+    pub(crate) async fn open(&self, file: &RemoteFile, range: Range<u64>) -> Result<Body, Trouble> {
+        match self {
+            Self::Hub(hub) => hub.open(file, range).await,
+            Self::Bucket(bucket) => bucket.open(file, range).await,
+            Self::Web(web) => web.open(file, range).await,
+            Self::Folder(folder) => Ok(folder.open(file, range)?),
+        }
+    }
+}

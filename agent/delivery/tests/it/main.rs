@@ -1,0 +1,8 @@
+//! Pulls from a web server and from folders, and what can go wrong on the way.
+
+mod faults;
+mod folder;
+mod resume;
+mod sidecar;
+mod web;
+mod world;
