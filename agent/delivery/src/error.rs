@@ -207,6 +207,38 @@ impl Trouble {
             after: None,
         }
     }
+
+    /// The trouble of a client's `error` with the server at `address`.
+    pub(crate) fn of_client(address: &str, error: &dyn std::error::Error) -> Self {
+        let reason = chain(error);
+        if reason.contains("invalid peer certificate") {
+            return Self::Final(PullError::Refused {
+                address: address.to_owned(),
+                status: reason,
+                remedy: "name the certificate of its authority in SSL_CERT_FILE",
+            });
+        }
+        Self::passing(reason)
+    }
+}
+
+/// An error with its causes, those left out that are quoted already, each up to its first line: a server's
+/// document may be behind that.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let message = error.to_string();
+        let message = message.lines().next().unwrap_or_default();
+        if !text.contains(message) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(message);
+        }
+        next = error.source();
+    }
+    text
 }
 
 impl<E: Into<PullError>> From<E> for Trouble {

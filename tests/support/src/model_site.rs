@@ -189,7 +189,10 @@ async fn answer(State(state): State<Arc<Mutex<Inner>>>, request: Request) -> Res
         return status(StatusCode::UNAUTHORIZED);
     }
     if let Some(rest) = asked.path.strip_prefix("/api/models/") {
-        return listing(&inner, rest.split("/revision/").next().unwrap());
+        return match rest.split_once("/tree/") {
+            Some((repo, _)) => tree(&inner, repo),
+            None => listing(&inner, rest.split("/revision/").next().unwrap()),
+        };
     }
     let path = asked
         .path
@@ -250,12 +253,15 @@ fn named(headers: &mut HeaderMap, bytes: &Bytes) {
     headers.insert("x-repo-commit", COMMIT.parse().unwrap());
 }
 
-/// A repository's files, as the hub lists them: large ones with their digests.
-fn listing(inner: &Inner, repo: &str) -> Response {
+fn of_repo<'i>(inner: &'i Inner, repo: &str) -> impl Iterator<Item = (&'i str, &'i Bytes)> {
     let folder = format!("/{repo}/resolve/{COMMIT}/");
     let files = inner.files.iter();
-    let of_repo = files.filter_map(|(path, bytes)| Some((path.strip_prefix(&folder)?, bytes)));
-    let siblings: Vec<_> = of_repo
+    files.filter_map(move |(path, bytes)| Some((path.strip_prefix(&folder)?, bytes)))
+}
+
+/// A repository's files, as the hub lists them: large ones with their digests.
+fn listing(inner: &Inner, repo: &str) -> Response {
+    let siblings: Vec<_> = of_repo(inner, repo)
         .map(|(path, bytes)| {
             let digest = hex(&Sha256::digest(bytes));
             let mut file = json!({
@@ -275,6 +281,27 @@ fn listing(inner: &Inner, repo: &str) -> Response {
     }
     let info = json!({ "id": repo, "sha": COMMIT, "siblings": siblings });
     Response::new(Body::from(info.to_string()))
+}
+
+/// A repository's files, as the hub's own client asks for them.
+fn tree(inner: &Inner, repo: &str) -> Response {
+    let entries: Vec<_> = of_repo(inner, repo)
+        .map(|(path, bytes)| {
+            let digest = hex(&Sha256::digest(bytes));
+            let mut file = json!({
+                "type": "file",
+                "path": path,
+                "size": bytes.len(),
+                "oid": digest.get(..40),
+            });
+            if path.ends_with(".safetensors") {
+                let size = bytes.len();
+                file["lfs"] = json!({ "oid": digest, "size": size, "pointerSize": 134 });
+            }
+            file
+        })
+        .collect();
+    Response::new(Body::from(serde_json::Value::from(entries).to_string()))
 }
 
 /// The answer with a file or a part of it, and the number of its bytes.

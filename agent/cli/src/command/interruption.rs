@@ -28,8 +28,9 @@ pub(crate) struct Interruption {
 struct LoadState {
     /// Models loaded in full.
     loaded: usize,
-    /// The model that is being loaded.
+    /// The model that is being loaded, and the word for that.
     model: Option<PathBuf>,
+    doing: &'static str,
     /// Bytes of its present file, done and in all.
     done: u64,
     total: u64,
@@ -64,9 +65,15 @@ impl Interruption {
         Ok(Self { state, held_until })
     }
 
-    /// Notes that the model at `path` is next. Returns `progress` with a note of the bytes.
-    pub(crate) fn begin(&self, path: &Path, progress: ProgressFn) -> ProgressFn {
+    /// Notes that the model at `path` is next, and what is done with it, e.g. `loading`. Returns `progress` with a note of the bytes.
+    pub(crate) fn begin(
+        &self,
+        doing: &'static str,
+        path: &Path,
+        progress: ProgressFn,
+    ) -> ProgressFn {
         let mut state = lock(&self.state);
+        state.doing = doing;
         state.model = Some(path.to_owned());
         (state.done, state.total) = (0, 0);
         let of_file = Arc::clone(&self.state);
@@ -122,19 +129,20 @@ impl Watcher {
     fn explain(&self, state: &LoadState) {
         let mut text = match &state.model {
             Some(model) if state.total > 0 => format!(
-                "stopped while loading `{}`, after {} of {}",
+                "stopped while {} `{}`, after {} of {}",
+                state.doing,
                 model.display(),
                 Bytes(state.done),
                 Bytes(state.total)
             ),
-            Some(model) => format!("stopped while loading `{}`", model.display()),
+            Some(model) => format!("stopped while {} `{}`", state.doing, model.display()),
             None => "stopped".to_owned(),
         };
         if state.loaded > 0 {
             text.extend([
                 "; ",
                 &state.loaded.to_string(),
-                " models before it are loaded",
+                " models before it are complete",
             ]);
         }
         let (objects, bytes) = self.published();

@@ -79,7 +79,7 @@ fn load(
     path: &Path,
     interruption: &Interruption,
 ) -> Result<Loaded> {
-    let progress = interruption.begin(path, Bar::of_load("loading", path));
+    let progress = interruption.begin("loading", path, Bar::of_load("loading", path));
     let options = LoadOptions::default()
         .with_prefault(args.prefault)
         .with_ignore_identity(args.rehash)

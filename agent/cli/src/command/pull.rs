@@ -106,7 +106,7 @@ fn pull(
     })?;
     let shown = source.to_string();
     let path = Path::new(&shown);
-    let progress = interruption.begin(path, Bar::of_load("pulling", path));
+    let progress = interruption.begin("pulling", path, Bar::of_load("pulling", path));
     let options = options.clone().with_progress(progress);
     let load = LoadOptions::default();
     let make_room = |bytes| agent.make_room(bytes, &load);

@@ -15,6 +15,8 @@ mod inspect;
 mod interruption;
 mod leases;
 mod log;
+mod pull;
+mod pull_from;
 mod rm;
 mod similarity;
 mod site;

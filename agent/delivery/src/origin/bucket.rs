@@ -18,7 +18,7 @@ use rustls::crypto::ring::default_provider;
 use url::Url;
 
 use super::{Body, aws_profile};
-use crate::error::{PullError, Trouble};
+use crate::error::{PullError, Trouble, chain};
 use crate::listing::{Listing, MAX_FILES, RemoteFile};
 use crate::name::shown;
 use crate::options::PullOptions;
@@ -163,10 +163,7 @@ impl Bucket {
         }
         let body = answer.into_stream();
         Ok(body
-            .map_err(|error| {
-                let text = error.to_string();
-                Trouble::passing(text.lines().next().unwrap_or_default())
-            })
+            .map_err(move |error| Trouble::of_client(&address, &error))
             .boxed())
     }
 
@@ -207,18 +204,16 @@ impl Bucket {
                 found: "another".to_owned(),
             }),
             error => {
-                let text = error.to_string();
-                // Behind the first line is the server's document.
-                let reason = text.lines().next().unwrap_or_default();
-                match status_in(reason) {
+                let reason = chain(&error);
+                match status_in(&reason) {
                     Some(401 | 403) => refused(
                         "the credentials may not list it",
                         "give them the right to list the folder and to read its objects",
                     ),
                     Some(400..=407 | 409..=428) => {
-                        refused(reason, "check bucket, region and endpoint")
+                        refused(&reason, "check bucket, region and endpoint")
                     }
-                    _ => Trouble::passing(reason),
+                    _ => Trouble::of_client(address, &error),
                 }
             }
         }

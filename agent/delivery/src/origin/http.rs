@@ -11,7 +11,7 @@ use rustls::crypto::ring::default_provider;
 use url::Url;
 
 use super::Body;
-use crate::error::{PullError, Trouble};
+use crate::error::{PullError, Trouble, chain};
 use crate::name::shown;
 use crate::options::PullOptions;
 
@@ -74,7 +74,7 @@ impl HttpClient {
             .build();
         let client = client.map_err(|error| PullError::Client {
             source_name: shown(base),
-            problem: text(error),
+            problem: chain(&error.without_url()),
         })?;
         Ok(Self { client, remedies })
     }
@@ -95,7 +95,7 @@ impl HttpClient {
             request = request.header(RANGE, format!("bytes={}-{last}", range.start));
         }
         let answer = request.send().await;
-        let answer = answer.map_err(|error| Trouble::passing(text(error)))?;
+        let answer = answer.map_err(|error| trouble(url, error))?;
         if answer.status().is_success() {
             Ok(answer)
         } else {
@@ -112,11 +112,7 @@ impl HttpClient {
     ) -> Result<Vec<u8>, Trouble> {
         let mut body = self.get(url, token, None).await?;
         let mut bytes = Vec::new();
-        while let Some(chunk) = body
-            .chunk()
-            .await
-            .map_err(|error| Trouble::passing(text(error)))?
-        {
+        while let Some(chunk) = body.chunk().await.map_err(|error| trouble(url, error))? {
             if (bytes.len() + chunk.len()) as u64 > limit {
                 return Err(Trouble::Final(PullError::Listing {
                     address: shown(url),
@@ -194,8 +190,11 @@ impl HttpClient {
             return Err(changed(format!("entity tag {expected}"), found).into());
         }
         let url = answer.url().clone();
-        let body = answer.bytes_stream();
-        let body = body.map_err(|error| Trouble::passing(text(error))).boxed();
+        let of_body = url.clone();
+        let body = answer
+            .bytes_stream()
+            .map_err(move |error| trouble(&of_body, error))
+            .boxed();
         Ok(Part { body, url })
     }
 
@@ -255,14 +254,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     seconds.ok().map(Duration::from_secs)
 }
 
-/// The error with its causes, without an address: that may be signed.
-fn text(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(error) = cause {
-        text.extend([": ", &error.to_string()]);
-        cause = error.source();
-    }
-    text
+/// The trouble of a request. Without the address in the error, which may be signed.
+fn trouble(url: &Url, error: reqwest::Error) -> Trouble {
+    Trouble::of_client(&shown(url), &error.without_url())
 }

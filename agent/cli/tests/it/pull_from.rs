@@ -1,0 +1,204 @@
+//! `pull` from servers of other projects, and the hub's own client as the judge of ours.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tetris_test_support::model_site::ModelSite;
+use tetris_test_support::models::{bytes, write_model, write_sharded};
+
+use crate::site::{Site, run, skipped};
+
+/// A Python with moto and `huggingface_hub`, which are fetched if they are not there.
+fn python() -> Option<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fetch-sources.sh");
+    let cache = std::env::var_os("TETRIS_TEST_CACHE");
+    let cache = cache.map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from);
+    let fetched = Command::new(script)
+        .arg(cache.join("sources"))
+        .output()
+        .unwrap();
+    if fetched.status.success() {
+        return Some(String::from_utf8(fetched.stdout).unwrap().trim().into());
+    }
+    let errors = String::from_utf8_lossy(&fetched.stderr);
+    skipped(errors.lines().last().unwrap_or("no message"));
+    None
+}
+
+/// An S3 server over TLS, with a bucket `models` and an authority that only the client is told of.
+struct S3 {
+    server: Child,
+    endpoint: String,
+    authority: PathBuf,
+}
+
+impl S3 {
+    /// The server with the files of `content`, by their paths below it.
+    fn start(python: &Path, content: &Path, work: &Path) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/s3_server.py");
+        let mut server = Command::new(python)
+            .arg(script)
+            .args([content, work])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stdout = server.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let port: u16 = line.trim().parse().expect("the server's port");
+        Self {
+            server,
+            endpoint: format!("https://localhost:{port}"),
+            authority: work.join("ca.pem"),
+        }
+    }
+
+    fn pull(&self, site: &Site, source: &str) -> Command {
+        let mut pull = site.command(&["pull", source, "--format", "json"]);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("AWS_") {
+                pull.env_remove(name);
+            }
+        }
+        pull.env("AWS_ENDPOINT_URL", &self.endpoint)
+            .env("AWS_REGION", "us-east-1")
+            .env("SSL_CERT_FILE", &self.authority)
+            .env("HOME", site.dir());
+        pull
+    }
+}
+
+impl Drop for S3 {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn a_bucket_of_another_project_s_server_over_tls() {
+    let Some(python) = python() else { return };
+    let site = Site::new();
+    let content = site.dir().join("content");
+    let (base, tuned) = (content.join("base"), content.join("tuned"));
+    write_sharded(&base);
+    std::fs::create_dir_all(base.join("tokenizer")).unwrap();
+    std::fs::write(base.join("tokenizer/vocab.txt"), "a b").unwrap();
+    std::fs::create_dir(&tuned).unwrap();
+    let model = site.dir().join("m.safetensors");
+    write_model(&model, 1, None);
+    site.load(&model);
+    write_model(&tuned.join("model.safetensors"), 1, Some(7));
+    site.json(&["hash".as_ref(), tuned.join("model.safetensors").as_os_str()]);
+    let s3 = S3::start(&python, &content, site.dir());
+    let keys = |pull: &mut Command| {
+        pull.env("AWS_ACCESS_KEY_ID", "key")
+            .env("AWS_SECRET_ACCESS_KEY", "secret-of-a-test");
+        run(pull)
+    };
+
+    let first = keys(&mut s3.pull(&site, "s3://models/base"))
+        .expect(0)
+        .json();
+    let files = first["sources"][0]["files"].as_array().unwrap();
+    assert_eq!(files.len(), 4, "{first}");
+    assert_eq!(files[3]["path"], "tokenizer/vocab.txt");
+    let loaded = site.load(&base);
+    assert_eq!(loaded["models"][0]["bytes_new"], 0);
+    let again = keys(&mut s3.pull(&site, "s3://models/base"))
+        .expect(0)
+        .json();
+    assert_eq!(again["sources"][0]["bytes_fetched"], 0);
+    assert_eq!(again["sources"][0]["requests"], 1);
+
+    // By the sidecar, only the tensor that differs from the base comes.
+    let tuned = keys(&mut s3.pull(&site, "s3://models/tuned/"))
+        .expect(0)
+        .json();
+    let file = &tuned["sources"][0]["files"][0];
+    assert_eq!(
+        (&file["known_by"], &file["objects_new"]),
+        (&"sidecar".into(), &1.into())
+    );
+    // The same by the name of the object.
+    let object = "s3://models/tuned/model.safetensors";
+    let object = keys(&mut s3.pull(&site, object)).expect(0).json();
+    assert_eq!(object["sources"][0]["bytes_fetched"], 0, "{object}");
+
+    // Credentials of a profile.
+    let profile = site.dir().join(".aws");
+    std::fs::create_dir(&profile).unwrap();
+    let text = "[team]\naws_access_key_id = key\naws_secret_access_key = secret-of-a-test\n";
+    std::fs::write(profile.join("credentials"), text).unwrap();
+    run(s3
+        .pull(&site, "s3://models/base")
+        .env("AWS_PROFILE", "team"))
+    .expect(0);
+
+    for (source, words) in [
+        ("s3://models/nothing", "check bucket, folder and endpoint"),
+        ("s3://no-such-bucket/x", "check bucket, region and endpoint"),
+    ] {
+        let missing = keys(&mut s3.pull(&site, source)).expect(1);
+        assert!(missing.stderr.contains(words), "{missing:?}");
+        assert!(!missing.stderr.contains("secret-of-a-test"), "{missing:?}");
+    }
+    // A server that is not known by an authority is not talked to.
+    let mut stranger = s3.pull(&site, "s3://models/base");
+    let stranger = keys(stranger.env_remove("SSL_CERT_FILE"));
+    let stranger = stranger.expect(1);
+    assert!(
+        stranger.stderr.to_lowercase().contains("certificate"),
+        "{stranger:?}"
+    );
+}
+
+#[test]
+fn the_hub_s_own_client_agrees_with_ours() {
+    let Some(python) = python() else { return };
+    let site = Site::new();
+    let hub = ModelSite::new();
+    let model = site.dir().join("m.safetensors");
+    write_model(&model, 3, None);
+    hub.put_in_repo("org/m", "model.safetensors", std::fs::read(&model).unwrap());
+    hub.put_in_repo("org/m", "config.json", r#"{"model_type":"x"}"#);
+    hub.put_in_repo("org/m", "sub/notes.txt", bytes(8, 1000));
+    let cache = site.dir().join("hub");
+    let snapshot = Command::new(python)
+        .args([
+            "-c",
+            "from huggingface_hub import snapshot_download; print(snapshot_download('org/m'))",
+        ])
+        .env("HF_ENDPOINT", hub.url())
+        .env("HF_HOME", &cache)
+        .env("HF_HUB_DISABLE_XET", "1")
+        .output()
+        .unwrap();
+    assert!(snapshot.status.success(), "{snapshot:?}");
+    let snapshot = PathBuf::from(String::from_utf8(snapshot.stdout).unwrap().trim());
+    let mut pull = site.command(&["pull", "hf://org/m", "--format", "json"]);
+    pull.env("HF_ENDPOINT", hub.url())
+        .env("HF_HOME", "/nowhere")
+        .env_remove("HF_TOKEN");
+    let pulled = run(&mut pull).expect(0).json();
+    let paths: Vec<_> = pulled["sources"][0]["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| file["path"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(paths, ["config.json", "model.safetensors", "sub/notes.txt"]);
+    for path in &paths {
+        assert!(snapshot.join(path).exists(), "{path}");
+    }
+    // The client's cache names the file by the digest that our pull has proved: it is not read.
+    let loaded = site.load(&snapshot);
+    let model = &loaded["models"][0];
+    assert_eq!(
+        (&model["bytes_read"], &model["bytes_new"]),
+        (&0.into(), &0.into()),
+        "{loaded}"
+    );
+}
