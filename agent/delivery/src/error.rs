@@ -14,7 +14,7 @@ use thiserror::Error;
 pub enum PullError {
     /// The name is not one of a source.
     #[error(
-        "`{name}` is no source: {problem}; expected hf://ORG/MODEL[@REVISION], s3://, gs:// or az://BUCKET/FOLDER, https://HOST/FILE, or a folder"
+        "`{name}` is no source: {problem}; expected hf://ORG/MODEL[@REVISION], s3://, gs:// or az://BUCKET/FOLDER, oci://REGISTRY/REPO[:TAG], https://HOST/FILE, or a folder"
     )]
     Name {
         /// The name, without secrets.

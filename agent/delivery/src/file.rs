@@ -44,6 +44,8 @@ pub(crate) struct PulledFile {
     pub(crate) objects: Vec<Mapping>,
     /// What is left to do before the file counts as known.
     pub(crate) unbound: Option<Unbound>,
+    /// Others that pull this file wait until it is bound.
+    lock: Option<CreationLock>,
 }
 
 /// Content that is to be proved, and then bound to the file's identities.
@@ -53,8 +55,6 @@ pub(crate) struct Unbound {
     new: Vec<ObjectRef>,
     /// Offsets and lengths of the ranges that the journal has notes about.
     noted: Vec<(u64, u64)>,
-    /// Others that pull this file wait until it is bound.
-    _lock: Option<CreationLock>,
 }
 
 /// A manifest whose objects are all there.
@@ -86,14 +86,11 @@ impl FilePull<'_> {
             return Ok(known);
         }
         let by_sidecar = sidecar.map(|sidecar| self.by_sidecar(file, sidecar));
-        let mut unknown = match by_sidecar.transpose()?.flatten() {
+        let unknown = match by_sidecar.transpose()?.flatten() {
             Some(file) => file,
             None => self.read(file)?,
         };
-        if let Some(unbound) = &mut unknown.unbound {
-            unbound._lock = lock;
-        }
-        Ok(unknown)
+        Ok(PulledFile { lock, ..unknown })
     }
 
     /// The file by an identity that the store has, completed from the source.
@@ -265,7 +262,6 @@ impl FilePull<'_> {
             header,
             new: Vec::new(),
             noted: Vec::new(),
-            _lock: None,
         });
         Ok(Some(by_sidecar))
     }
@@ -325,7 +321,6 @@ impl FilePull<'_> {
             header,
             new,
             noted,
-            _lock: None,
         });
         Ok(read)
     }
@@ -422,6 +417,7 @@ impl PulledFile {
         }
         // The manifest names the objects from now on.
         forget();
+        self.lock = None;
         Ok(self)
     }
 }
@@ -461,6 +457,7 @@ fn pulled(
         },
         objects: Vec::new(),
         unbound: None,
+        lock: None,
     }
 }
 

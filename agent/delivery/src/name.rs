@@ -21,6 +21,15 @@ pub enum SourceName {
     },
     /// `s3://`, `gs://` or `az://BUCKET/FOLDER`: a folder, or an object, of a bucket.
     Bucket(Url),
+    /// `oci://REGISTRY/REPO[:TAG|@DIGEST]`: an artifact whose layers are files.
+    Registry {
+        /// Host, and port where it is not that of HTTPS.
+        registry: String,
+        /// The repository, e.g. `models/llama`.
+        repo: String,
+        /// Tag or digest; `latest` where none is named.
+        reference: String,
+    },
     /// `https://HOST/FILE`: a file, or the index of a model in several files.
     Web(Url),
     /// A folder, or a file, of this machine.
@@ -48,6 +57,9 @@ impl FromStr for SourceName {
         };
         if scheme == "hf" {
             return hub(rest).map_err(invalid);
+        }
+        if scheme == "oci" {
+            return registry(rest).map_err(invalid);
         }
         let url = Url::parse(text).map_err(|error| invalid(error.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -87,6 +99,30 @@ fn hub(rest: &str) -> Result<SourceName, String> {
     })
 }
 
+/// The artifact in the rest of a name.
+fn registry(rest: &str) -> Result<SourceName, String> {
+    let (registry, path) = rest.split_once('/').unwrap_or_default();
+    let (repo, reference) = match path.split_once('@') {
+        Some((repo, digest)) => (repo, digest),
+        None => path.rsplit_once(':').unwrap_or((path, "latest")),
+    };
+    let is_made_of = |text: &str, others: &[u8]| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || others.contains(&byte);
+        !text.is_empty() && text.bytes().all(allowed)
+    };
+    let is_repo = repo
+        .split('/')
+        .all(|part| is_made_of(part, b"-_.") && part.bytes().any(|byte| byte != b'.'));
+    if !is_made_of(registry, b"-.:[]") || !is_repo || !is_made_of(reference, b"-_.:") {
+        return Err("it is not REGISTRY/REPO[:TAG|@DIGEST]".to_owned());
+    }
+    Ok(SourceName::Registry {
+        registry: registry.to_owned(),
+        repo: repo.to_owned(),
+        reference: reference.to_owned(),
+    })
+}
+
 /// `text` up to its query, without user and password.
 fn without_secrets(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
@@ -109,6 +145,14 @@ impl fmt::Display for SourceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hub { repo, revision } => write!(f, "hf://{repo}@{revision}"),
+            Self::Registry {
+                registry,
+                repo,
+                reference,
+            } => {
+                let sign = if reference.contains(':') { '@' } else { ':' };
+                write!(f, "oci://{registry}/{repo}{sign}{reference}")
+            }
             Self::Bucket(url) | Self::Web(url) => f.write_str(&shown(url)),
             Self::Folder(path) => path.display().fmt(f),
         }
@@ -130,6 +174,12 @@ mod tests {
             ("s3://bucket/models/x", "s3://bucket/models/x"),
             ("az://container", "az://container"),
             (
+                "oci://localhost:5000/a/b",
+                "oci://localhost:5000/a/b:latest",
+            ),
+            ("oci://ghcr.io/a/b:v1", "oci://ghcr.io/a/b:v1"),
+            ("oci://ghcr.io/a/b@sha256:0f", "oci://ghcr.io/a/b@sha256:0f"),
+            (
                 "https://host:8443/m.safetensors?X-Sig=s",
                 "https://host:8443/m.safetensors",
             ),
@@ -150,6 +200,9 @@ mod tests {
             "hf://a/b@../x",
             "hf://a/b?token=secret",
             "ftp://host/secret-less",
+            "oci://ghcr.io",
+            "oci://ghcr.io/a/../b",
+            "oci://user:secret@host/a",
             "s3:///key",
             "https://user:secret@host/x?secret",
             "https://",

@@ -49,7 +49,7 @@ impl<'l> Selection<'l> {
             let is_other = OTHER_WEIGHTS
                 .iter()
                 .any(|ending| file.path.ends_with(ending));
-            !is_hidden && !(has_safetensors && is_other)
+            !(is_hidden || has_safetensors && is_other)
         };
         let is_selected = |file: &&RemoteFile| {
             let matches = |patterns: &[glob::Pattern]| {

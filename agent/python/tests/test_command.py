@@ -69,3 +69,29 @@ def test_exec_becomes_the_program_and_holds_its_models(tetris_bin: str, store: P
         process.communicate(timeout=HANGS_S)
     # Python's own way to end by Ctrl-C.
     assert process.returncode == -signal.SIGINT
+
+
+def test_a_model_is_pulled_and_loads_from_the_store(tetris_bin: str, store: Path, path: Path) -> None:
+    (path.parent / "config.json").write_text("{}")
+    (path.parent / "notes.txt").write_text("x")
+    report = tetris.pull(path.parent, exclude=["*.txt"])
+    assert [file["path"] for file in report["files"]] == ["config.json", "model.safetensors"]
+    assert report["left_out"] == ["notes.txt"]
+    assert report["bytes_fetched"] == path.stat().st_size + 2
+    loaded = tetris.load(path)
+    assert (loaded.report["bytes_new"], loaded["w"].origin) == (0, "shared")
+    only = tetris.pull(str(path), include=["*.safetensors"], store=store, connections=1, limit_rate="1G")
+    assert [file["objects_new"] for file in only["files"]] == [0]
+
+
+def test_a_pull_that_fails_says_why(tetris_bin: str, store: Path, tmp_path: Path) -> None:
+    for source, words in (
+        (tmp_path / "nowhere", "nowhere"),
+        ("hf://a/b/c", "ORG/MODEL"),
+        (tmp_path, "no file to pull"),
+        ("--help", "no such file"),
+    ):
+        with pytest.raises(tetris.PullError, match=f"(?i){words}"):
+            tetris.pull(source)
+    with pytest.raises(tetris.PullError, match="store"):
+        tetris.pull(tmp_path, store=tmp_path / "none")

@@ -205,7 +205,7 @@ async fn answer(State(state): State<Arc<Mutex<Inner>>>, request: Request) -> Res
         named(answer.headers_mut(), &bytes);
         return answer;
     }
-    let (answer, sent) = file(&asked, bytes, fault.as_ref(), of_hub);
+    let (answer, sent) = file(&asked, &bytes, fault.as_ref(), of_hub);
     if request.method() != "HEAD" {
         inner.sent += sent;
     }
@@ -242,7 +242,9 @@ fn redirect(to: &str) -> Response {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// What the hub says of a file in headers.
@@ -305,7 +307,7 @@ fn tree(inner: &Inner, repo: &str) -> Response {
 }
 
 /// The answer with a file or a part of it, and the number of its bytes.
-fn file(asked: &Asked, bytes: Bytes, fault: Option<&Fault>, of_hub: bool) -> (Response, u64) {
+fn file(asked: &Asked, bytes: &Bytes, fault: Option<&Fault>, of_hub: bool) -> (Response, u64) {
     let total = bytes.len() as u64;
     let range = asked
         .range
@@ -313,7 +315,7 @@ fn file(asked: &Asked, bytes: Bytes, fault: Option<&Fault>, of_hub: bool) -> (Re
     let mut answer = Response::builder();
     let tag = match fault {
         Some(Fault::Replaced) => "\"replaced\"".to_owned(),
-        _ => format!("\"{}\"", &hex(&Sha256::digest(&bytes))),
+        _ => format!("\"{}\"", &hex(&Sha256::digest(bytes))),
     };
     answer = answer.header(ETAG, tag).header("accept-ranges", "bytes");
     let (first, end) = match range {
@@ -362,7 +364,7 @@ fn file(asked: &Asked, bytes: Bytes, fault: Option<&Fault>, of_hub: bool) -> (Re
     });
     let mut answer = answer.body(Body::from_stream(body.chain(rest))).unwrap();
     if of_hub {
-        named(answer.headers_mut(), &bytes);
+        named(answer.headers_mut(), bytes);
     }
     (answer, sent as u64)
 }

@@ -126,16 +126,17 @@ enum Command {
     /// memory and reported as such: that is no error. Ctrl-C leaves the tensors published so far in the
     /// store, and the same command goes on from there.
     Load(load::LoadArgs),
-    /// Pull models from a hub, a bucket or a web server straight into the store
+    /// Pull models from hubs, buckets, registries and web servers straight into the store
     ///
-    /// SOURCE is hf://ORG/MODEL[@REVISION], s3://, gs:// or az://BUCKET/FOLDER, https://HOST/FILE, or a
-    /// folder. No file is written, and only what the store does not have is fetched: a file is known by the
-    /// SHA-256 that the source promises, by its version there, or by the sidecar beside it (`tetris hash`).
-    /// After an interruption the same command goes on from where it was.
+    /// SOURCE is hf://ORG/MODEL[@REVISION], s3://, gs:// or az://BUCKET/FOLDER,
+    /// oci://REGISTRY/REPO[:TAG|@DIGEST], https://HOST/FILE, or a folder. No file is written, and only what
+    /// the store does not have is fetched: a file is known by the SHA-256 that the source promises, by its
+    /// version there, or by the sidecar beside it (`tetris hash`). After an interruption the same command
+    /// goes on from where it was.
     ///
     /// Credentials come from the environment and the files of each provider's own client: HF_TOKEN or
-    /// `hf auth login`; AWS_*, GOOGLE_*, AZURE_* and the profiles of the AWS command; TETRIS_PULL_TOKEN for
-    /// web servers. HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE count.
+    /// `hf auth login`; AWS_*, GOOGLE_*, AZURE_* and the profiles of the AWS command; `docker
+    /// login`; TETRIS_PULL_TOKEN for web servers. HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE count.
     #[command(after_help = "\
 Examples:
   tetris pull hf://Qwen/Qwen3-8B

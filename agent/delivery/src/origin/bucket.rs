@@ -102,7 +102,7 @@ impl Bucket {
         let objects: Vec<ObjectMeta> = listed
             .try_collect()
             .await
-            .map_err(|error| self.trouble(&self.name, error))?;
+            .map_err(|error| Self::trouble(&self.name, error))?;
         let mut files: Vec<_> = objects
             .iter()
             .filter_map(|object| {
@@ -117,7 +117,7 @@ impl Bucket {
             .collect();
         if files.is_empty() {
             let object = self.store.head(&self.folder).await;
-            let object = object.map_err(|error| self.trouble(&self.name, error))?;
+            let object = object.map_err(|error| Self::trouble(&self.name, error))?;
             let name = self.folder.filename().unwrap_or_default().to_owned();
             files.push(self.file(name, &object));
         }
@@ -152,7 +152,7 @@ impl Bucket {
         let location = self.location(file);
         let address = file.address.clone();
         let answer = self.store.get_opts(&location, options).await;
-        let answer = answer.map_err(|error| self.trouble(&address, error))?;
+        let answer = answer.map_err(|error| Self::trouble(&address, error))?;
         if answer.meta.size != file.size {
             let bytes = |size| format!("{size} bytes");
             return Err(Trouble::Final(PullError::Changed {
@@ -174,10 +174,10 @@ impl Bucket {
             return self.folder.clone();
         }
         let parts = file.path.split('/');
-        parts.fold(self.folder.clone(), |path, part| path.join(part))
+        parts.fold(self.folder.clone(), Path::join)
     }
 
-    fn trouble(&self, address: &str, error: Error) -> Trouble {
+    fn trouble(address: &str, error: Error) -> Trouble {
         let refused = |status: &str, remedy| {
             Trouble::Final(PullError::Refused {
                 address: address.to_owned(),

@@ -45,7 +45,7 @@ impl Folder {
         Listing::new(&self.path.display().to_string(), None, files)
     }
 
-    pub(crate) fn open(&self, file: &RemoteFile, range: Range<u64>) -> Result<Body, PullError> {
+    pub(crate) fn open(file: &RemoteFile, range: Range<u64>) -> Result<Body, PullError> {
         let path = PathBuf::from(&file.address);
         let open = File::open(&path).map_err(|error| unreadable(&path, error))?;
         let body = stream::unfold(range.start, move |at| {

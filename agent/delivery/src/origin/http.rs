@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use reqwest::header::{AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderMap, RANGE, RETRY_AFTER};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, RANGE, RETRY_AFTER,
+};
 use reqwest::redirect::Policy;
 use reqwest::{Response, StatusCode};
 use rustls::crypto::ring::default_provider;
@@ -80,22 +82,18 @@ impl HttpClient {
     }
 
     /// The answer to a request, if it is a success.
-    pub(crate) async fn get(
+    async fn get(
         &self,
         url: &Url,
-        token: Option<&str>,
+        mut headers: HeaderMap,
         range: Option<&Range<u64>>,
     ) -> Result<Response, Trouble> {
-        let mut request = self.client.get(url.clone());
-        if let Some(token) = token {
-            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
-        }
         if let Some(range) = range {
             let last = range.end.saturating_sub(1);
-            request = request.header(RANGE, format!("bytes={}-{last}", range.start));
+            let range = HeaderValue::try_from(format!("bytes={}-{last}", range.start));
+            headers.extend(range.ok().map(|range| (RANGE, range)));
         }
-        let answer = request.send().await;
-        let answer = answer.map_err(|error| trouble(url, error))?;
+        let answer = self.send(url, headers).await?;
         if answer.status().is_success() {
             Ok(answer)
         } else {
@@ -103,14 +101,20 @@ impl HttpClient {
         }
     }
 
+    /// The answer to a request, whatever its status.
+    pub(crate) async fn send(&self, url: &Url, headers: HeaderMap) -> Result<Response, Trouble> {
+        let answer = self.client.get(url.clone()).headers(headers).send().await;
+        answer.map_err(|error| trouble(url, error))
+    }
+
     /// The whole body of at most `limit` bytes.
     pub(crate) async fn whole(
         &self,
         url: &Url,
-        token: Option<&str>,
+        headers: HeaderMap,
         limit: u64,
     ) -> Result<Vec<u8>, Trouble> {
-        let mut body = self.get(url, token, None).await?;
+        let mut body = self.get(url, headers, None).await?;
         let mut bytes = Vec::new();
         while let Some(chunk) = body.chunk().await.map_err(|error| trouble(url, error))? {
             if (bytes.len() + chunk.len()) as u64 > limit {
@@ -125,11 +129,11 @@ impl HttpClient {
     }
 
     /// Length and version of the file at `url`.
-    pub(crate) async fn probe(&self, url: &Url, token: Option<&str>) -> Result<Probe, Trouble> {
-        let answer = self.get(url, token, Some(&(0..1))).await;
+    pub(crate) async fn probe(&self, url: &Url, headers: HeaderMap) -> Result<Probe, Trouble> {
+        let answer = self.get(url, headers.clone(), Some(&(0..1))).await;
         let answer = match answer {
             // An empty file has no first byte.
-            Err(Trouble::Final(PullError::Changed { .. })) => self.get(url, token, None).await?,
+            Err(Trouble::Final(PullError::Changed { .. })) => self.get(url, headers, None).await?,
             answer => answer?,
         };
         let size = match answer.status() {
@@ -150,12 +154,12 @@ impl HttpClient {
     pub(crate) async fn part(
         &self,
         url: &Url,
-        token: Option<&str>,
+        headers: HeaderMap,
         range: Range<u64>,
         size: u64,
         version: Option<&str>,
     ) -> Result<Part, Trouble> {
-        let answer = self.get(url, token, Some(&range)).await?;
+        let answer = self.get(url, headers, Some(&range)).await?;
         let headers = answer.headers();
         let changed = |expected: String, found: String| PullError::Changed {
             address: shown(url),
@@ -222,6 +226,21 @@ impl HttpClient {
             _ => refused("see what the server expects"),
         }
     }
+}
+
+/// Headers with an authorization, e.g. `Bearer TOKEN`, which no log shows.
+pub(crate) fn authorized(authorization: Option<&str>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Some(mut value) = authorization.and_then(|text| HeaderValue::try_from(text).ok()) {
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    headers
+}
+
+/// Headers with a bearer token.
+pub(crate) fn bearer(token: Option<&str>) -> HeaderMap {
+    authorized(token.map(|token| format!("Bearer {token}")).as_deref())
 }
 
 /// `Content-Range: bytes FIRST-LAST/TOTAL`.

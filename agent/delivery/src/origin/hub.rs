@@ -12,7 +12,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::Body;
-use super::http::{HttpClient, Remedies};
+use super::http::{HttpClient, Remedies, bearer};
 use crate::error::{PullError, Trouble};
 use crate::listing::{Listing, RemoteFile};
 use crate::options::PullOptions;
@@ -109,8 +109,8 @@ impl Hub {
         parts.extend(["revision", &self.revision]);
         let mut url = self.url(&parts);
         url.set_query(Some("blobs=true"));
-        let token = self.token.as_deref();
-        let text = self.client.whole(&url, token, MAX_LISTING).await?;
+        let headers = bearer(self.token.as_deref());
+        let text = self.client.whole(&url, headers, MAX_LISTING).await?;
         let name = format!("hf://{}@{}", self.repo, self.revision);
         let invalid = |problem: String| PullError::Listing {
             address: name.clone(),
@@ -153,7 +153,9 @@ impl Hub {
     pub(crate) async fn open(&self, file: &RemoteFile, range: Range<u64>) -> Result<Body, Trouble> {
         let known = self.led_to().get(&file.path).cloned();
         if let Some(url) = known {
-            let part = self.client.part(&url, None, range.clone(), file.size, None);
+            let part = self
+                .client
+                .part(&url, bearer(None), range.clone(), file.size, None);
             match part.await {
                 Ok(part) => return Ok(part.body),
                 // It has expired: the hub names another one.
@@ -173,10 +175,10 @@ impl Hub {
         parts.extend(["resolve", &commit]);
         parts.extend(file.path.split('/'));
         let url = self.url(&parts);
-        let token = self.token.as_deref();
+        let headers = bearer(self.token.as_deref());
         let part = self
             .client
-            .part(&url, token, range, file.size, None)
+            .part(&url, headers, range, file.size, None)
             .await?;
         if part.url.origin() != url.origin() {
             self.led_to().insert(file.path.clone(), part.url);

@@ -2,9 +2,11 @@
 
 mod aws_profile;
 mod bucket;
+mod docker_config;
 mod folder;
 mod http;
 mod hub;
+mod registry;
 mod web;
 
 use std::ops::Range;
@@ -25,6 +27,7 @@ pub(crate) type Body = BoxStream<'static, Result<Bytes, Trouble>>;
 pub(crate) enum Origin {
     Hub(hub::Hub),
     Bucket(bucket::Bucket),
+    Registry(registry::Registry),
     Web(web::Web),
     Folder(folder::Folder),
 }
@@ -37,6 +40,14 @@ impl Origin {
                 Self::Hub(hub::Hub::from_env(repo, revision, options)?)
             }
             SourceName::Bucket(url) => Self::Bucket(bucket::Bucket::from_env(url, options)?),
+            SourceName::Registry {
+                registry,
+                repo,
+                reference,
+            } => {
+                let registry = registry::Registry::from_env(registry, repo, reference, options);
+                Self::Registry(registry?)
+            }
             SourceName::Web(url) => Self::Web(web::Web::from_env(url, options)?),
             SourceName::Folder(path) => Self::Folder(folder::Folder::new(path)),
         })
@@ -47,6 +58,7 @@ impl Origin {
         match self {
             Self::Hub(hub) => hub.list().await,
             Self::Bucket(bucket) => bucket.list().await,
+            Self::Registry(registry) => registry.list().await,
             Self::Web(web) => web.list().await,
             Self::Folder(folder) => Ok(folder.list()?),
         }
@@ -57,8 +69,9 @@ impl Origin {
         match self {
             Self::Hub(hub) => hub.open(file, range).await,
             Self::Bucket(bucket) => bucket.open(file, range).await,
+            Self::Registry(registry) => registry.open(file, range).await,
             Self::Web(web) => web.open(file, range).await,
-            Self::Folder(folder) => Ok(folder.open(file, range)?),
+            Self::Folder(_) => Ok(folder::Folder::open(file, range)?),
         }
     }
 }

@@ -7,7 +7,7 @@ use tetris_loader::hub::{self, MAX_INDEX_LEN};
 use url::Url;
 
 use super::Body;
-use super::http::{HttpClient, Remedies};
+use super::http::{HttpClient, Remedies, bearer};
 use crate::error::{PullError, Trouble};
 use crate::listing::{Listing, RemoteFile};
 use crate::name::shown;
@@ -47,8 +47,8 @@ impl Web {
         let name = self.url.path().rsplit('/').next().unwrap_or_default();
         let mut names = vec![name.to_owned()];
         if name.ends_with(INDEX) {
-            let token = self.token.as_deref();
-            let index = self.client.whole(&self.url, token, MAX_INDEX_LEN).await?;
+            let headers = bearer(self.token.as_deref());
+            let index = self.client.whole(&self.url, headers, MAX_INDEX_LEN).await?;
             let shards = hub::shards_of_index(&index).map_err(|error| PullError::Listing {
                 address: shown(&self.url),
                 problem: format!("it is no index of a model: {error}"),
@@ -64,7 +64,10 @@ impl Web {
 
     async fn file(&self, name: String) -> Result<RemoteFile, Trouble> {
         let url = self.url_of(&name)?;
-        let probe = self.client.probe(&url, self.token.as_deref()).await?;
+        let probe = self
+            .client
+            .probe(&url, bearer(self.token.as_deref()))
+            .await?;
         Ok(RemoteFile {
             path: name,
             size: probe.size,
@@ -96,8 +99,8 @@ impl Web {
 
     pub(crate) async fn open(&self, file: &RemoteFile, range: Range<u64>) -> Result<Body, Trouble> {
         let url = self.url_of(&file.path)?;
-        let (token, version) = (self.token.as_deref(), file.version.as_deref());
-        let part = self.client.part(&url, token, range, file.size, version);
+        let (headers, version) = (bearer(self.token.as_deref()), file.version.as_deref());
+        let part = self.client.part(&url, headers, range, file.size, version);
         Ok(part.await?.body)
     }
 }

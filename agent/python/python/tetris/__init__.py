@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tetris._patch import unpatch as unpatch
     from tetris._patch_status import PatchStatus as PatchStatus
     from tetris._patch_status import patch_status as patch_status
+    from tetris._pull import pull as pull
     from tetris._safe_open import safe_open as safe_open
     from tetris.errors import *
 
@@ -59,6 +60,7 @@ _ORIGIN = {
     "unpatch": "tetris._patch",
     "PatchStatus": "tetris._patch_status",
     "patch_status": "tetris._patch_status",
+    "pull": "tetris._pull",
     "safe_open": "tetris._safe_open",
 }
 

@@ -57,6 +57,10 @@ class ReadOnlyStoreError(ShareError):
     """This process can only read the store."""
 
 
+class PullError(Error):
+    """A model could not be pulled. What was fetched stays in the store, and another pull goes on from there."""
+
+
 class LoadError(Error):
     """A model could not be loaded: its file is missing or invalid. Never because of the store."""
 

@@ -1,0 +1,365 @@
+//! Artifacts of OCI registries whose layers are files, as ModelPack and ORAS push them.
+//!
+//! The crate `oci-client` reads manifests and tokens of any length into memory, so the few requests that a
+//! pull needs are made here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use tetris_store_layout::Digest;
+use url::Url;
+
+use super::Body;
+use super::docker_config::{self, Login};
+use super::http::{HttpClient, Remedies, authorized};
+use crate::error::{PullError, Trouble};
+use crate::listing::{Listing, RemoteFile};
+use crate::options::PullOptions;
+
+/// Largest manifest in bytes, as registries have it.
+const MAX_MANIFEST: u64 = 4 << 20;
+/// Largest answer of a server of tokens, in bytes.
+const MAX_TOKEN: u64 = 64 << 10;
+
+const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// Annotations with the path of a layer's file, by ORAS and ModelPack.
+const PATHS: [&str; 3] = [
+    "org.opencontainers.image.title",
+    "org.cncf.model.filepath",
+    "org.cnai.model.filepath",
+];
+
+const REMEDIES: Remedies = Remedies {
+    unauthorized: "log in to the registry, e.g. with `docker login`: ~/.docker/config.json or $DOCKER_CONFIG has no credentials that it takes",
+    forbidden: "the account of ~/.docker/config.json, or $DOCKER_CONFIG, may not read it",
+    missing: "check repository and tag",
+};
+
+/// An artifact of a registry.
+pub(crate) struct Registry {
+    client: HttpClient,
+    base: Url,
+    repo: String,
+    reference: String,
+    login: Option<Login>,
+    /// The token that the registry's own server gave for this repository.
+    token: Mutex<Option<String>>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry")
+            .field("repo", &self.repo)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest {
+    /// Of an image or artifact.
+    layers: Option<Vec<Descriptor>>,
+    /// Of an index.
+    manifests: Option<Vec<Descriptor>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    #[serde(default)]
+    media_type: String,
+    digest: String,
+    size: u64,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    platform: Option<Platform>,
+}
+
+#[derive(Deserialize)]
+struct Platform {
+    architecture: String,
+    os: String,
+}
+
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+impl Descriptor {
+    fn sha256(&self) -> Option<[u8; 32]> {
+        let digest: Digest = self.digest.strip_prefix("sha256:")?.parse().ok()?;
+        Some(digest.0)
+    }
+
+    /// The path of the layer's file; `None` for a layer of an image, and for an archive of files.
+    fn path(&self) -> Option<&str> {
+        let is_archive = [".tar", "+gzip", "+zstd", ".gzip", ".zstd"]
+            .iter()
+            .any(|ending| self.media_type.ends_with(ending));
+        let path = PATHS.iter().find_map(|name| self.annotations.get(*name));
+        path.filter(|_| !is_archive).map(String::as_str)
+    }
+
+    fn is_for_this_machine(&self) -> bool {
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        };
+        let is_ours =
+            |platform: &Platform| platform.os == "linux" && platform.architecture == architecture;
+        self.platform.as_ref().is_none_or(is_ours)
+    }
+}
+
+impl Registry {
+    /// The artifact, with the login that `docker login` has left.
+    pub(crate) fn from_env(
+        registry: &str,
+        repo: &str,
+        reference: &str,
+        options: &PullOptions,
+    ) -> Result<Self, PullError> {
+        let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
+        // As other clients do: a registry of this machine has no certificate.
+        let scheme = match host {
+            "localhost" | "127.0.0.1" | "[::1]" => "http",
+            _ => "https",
+        };
+        let base = Url::parse(&format!("{scheme}://{registry}/v2/"));
+        let base = base.map_err(|error| PullError::Client {
+            source_name: format!("oci://{registry}/{repo}"),
+            problem: error.to_string(),
+        })?;
+        Ok(Self {
+            client: HttpClient::new(&base, REMEDIES, options)?,
+            base,
+            repo: repo.to_owned(),
+            reference: reference.to_owned(),
+            login: docker_config::login(registry),
+            token: Mutex::new(None),
+        })
+    }
+
+    fn url(&self, kind: &str, reference: &str) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            let repo = self.repo.split('/');
+            path.pop_if_empty().extend(repo).extend([kind, reference]);
+        }
+        url
+    }
+
+    fn name(&self) -> String {
+        let registry = self.base.as_str();
+        let registry = registry.trim_end_matches("/v2/");
+        let registry = registry.split("://").nth(1).unwrap_or_default();
+        format!("oci://{registry}/{}", self.repo)
+    }
+
+    fn invalid(&self, problem: impl Into<String>) -> PullError {
+        PullError::Listing {
+            address: self.name(),
+            problem: problem.into(),
+        }
+    }
+
+    pub(crate) async fn list(&self) -> Result<Listing, Trouble> {
+        let (mut manifest, mut digest) = self.manifest(&self.reference).await?;
+        if let Some(manifests) = &manifest.manifests {
+            let ours = manifests.iter().find(|entry| entry.is_for_this_machine());
+            let ours = ours.ok_or_else(|| self.invalid("it has no image for this machine"))?;
+            (manifest, digest) = self.manifest(&ours.digest).await?;
+        }
+        let layers = manifest.layers.unwrap_or_default();
+        let files: Vec<_> = layers.iter().filter_map(|layer| self.file(layer)).collect();
+        if files.is_empty() && !layers.is_empty() {
+            let kinds: Vec<_> = layers
+                .iter()
+                .map(|layer| layer.media_type.as_str())
+                .collect();
+            let kinds = kinds.join(", ");
+            return Err(Trouble::Final(self.invalid(format!(
+                "expected layers that are files, with a path in {}, found {kinds}; push the files with `oras push` or `modctl`, or pull them from a folder",
+                PATHS.join(" or ")
+            ))));
+        }
+        Ok(Listing::new(&self.name(), Some(digest), files)?)
+    }
+
+    fn file(&self, layer: &Descriptor) -> Option<RemoteFile> {
+        let path = layer.path()?;
+        Some(RemoteFile {
+            path: path.to_owned(),
+            size: layer.size,
+            sha256: layer.sha256(),
+            version: Some(layer.digest.clone()),
+            modified: None,
+            address: format!("{}/{path}", self.name()),
+        })
+    }
+
+    /// The manifest that `reference` leads to, and its digest.
+    async fn manifest(&self, reference: &str) -> Result<(Manifest, String), Trouble> {
+        let url = self.url("manifests", reference);
+        let accept = (ACCEPT, HeaderValue::from_static(MANIFESTS));
+        let text = self
+            .authorized(&url, async |mut headers: HeaderMap| {
+                headers.insert(accept.0.clone(), accept.1.clone());
+                self.client.whole(&url, headers, MAX_MANIFEST).await
+            })
+            .await?;
+        let digest = format!("sha256:{}", Digest(Sha256::digest(&text).into()));
+        if reference.starts_with("sha256:") && reference != digest {
+            return Err(Trouble::Final(PullError::Digest {
+                address: format!("{}@{reference}", self.name()),
+                expected: reference.to_owned(),
+                found: digest,
+            }));
+        }
+        let manifest = serde_json::from_slice(&text)
+            .map_err(|error| self.invalid(format!("its manifest cannot be read: {error}")))?;
+        Ok((manifest, digest))
+    }
+
+    pub(crate) async fn open(&self, file: &RemoteFile, range: Range<u64>) -> Result<Body, Trouble> {
+        let digest = file.version.as_deref().unwrap_or_default();
+        let url = self.url("blobs", digest);
+        self.authorized(&url, async |headers: HeaderMap| {
+            let part = self
+                .client
+                .part(&url, headers, range.clone(), file.size, None);
+            Ok(part.await?.body)
+        })
+        .await
+    }
+
+    /// Does `ask` with the credentials that the registry wants; again with a new token where it refuses the
+    /// one that there is.
+    async fn authorized<T>(
+        &self,
+        url: &Url,
+        ask: impl AsyncFn(HeaderMap) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let known = self.token().clone();
+        match ask(authorized(known.as_deref())).await {
+            Err(Trouble::Final(PullError::Refused { status, .. })) if status.starts_with("401") => {
+            }
+            answer => return answer,
+        }
+        let token = self.new_token(url).await?;
+        *self.token() = Some(token.clone());
+        ask(authorized(Some(&token))).await
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<String>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value of `Authorization` that the registry asks for in its refusal.
+    async fn new_token(&self, url: &Url) -> Result<String, Trouble> {
+        let refused = || {
+            Trouble::Final(PullError::Refused {
+                address: crate::name::shown(url),
+                status: "401 Unauthorized".to_owned(),
+                remedy: REMEDIES.unauthorized,
+            })
+        };
+        let challenge = self.client.challenge(url).await?.ok_or_else(refused)?;
+        let basic = self.login.as_ref().map(Login::basic);
+        if challenge.starts_with("Basic") {
+            return basic.ok_or_else(refused);
+        }
+        let parameters = parameters(challenge.strip_prefix("Bearer ").ok_or_else(refused)?);
+        let realm = parameters.get("realm").ok_or_else(refused)?;
+        let mut server = Url::parse(realm)
+            .map_err(|error| self.invalid(format!("its server of tokens is `{realm}`: {error}")))?;
+        // A password goes only to a server that proves its name, as the registry does.
+        if server.scheme() != self.base.scheme() && server.scheme() != "https" {
+            return Err(self.invalid("its server of tokens has no TLS").into());
+        }
+        let scope = format!("repository:{}:pull", self.repo);
+        server.query_pairs_mut().append_pair("scope", &scope);
+        if let Some(service) = parameters.get("service") {
+            server.query_pairs_mut().append_pair("service", service);
+        }
+        let headers = authorized(basic.as_deref());
+        let text = self.client.whole(&server, headers, MAX_TOKEN).await?;
+        let token: Token = serde_json::from_slice(&text)
+            .map_err(|_| self.invalid("its server of tokens gives none"))?;
+        let token = token.token.or(token.access_token).ok_or_else(refused)?;
+        Ok(format!("Bearer {token}"))
+    }
+}
+
+impl HttpClient {
+    /// What a server says in `WWW-Authenticate` when it is asked without credentials.
+    async fn challenge(&self, url: &Url) -> Result<Option<String>, Trouble> {
+        let answer = self.send(url, HeaderMap::new()).await?;
+        let challenge = answer.headers().get(WWW_AUTHENTICATE);
+        let challenge = challenge.and_then(|value| value.to_str().ok());
+        Ok(challenge.map(str::to_owned))
+    }
+}
+
+/// `name="value"` pairs with commas between them.
+fn parameters(text: &str) -> BTreeMap<&str, &str> {
+    let mut parameters = BTreeMap::new();
+    let mut rest = text;
+    while let Some((name, value)) = rest.split_once("=\"") {
+        let Some((value, behind)) = value.split_once('"') else {
+            break;
+        };
+        parameters.insert(name.trim_matches([',', ' ']), value);
+        rest = behind;
+    }
+    parameters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_challenge_has_names_and_values() {
+        let text =
+            r#"realm="https://auth/token",service="registry.x",scope="repository:a/b:pull,push""#;
+        let found = parameters(text);
+        assert_eq!(found["realm"], "https://auth/token");
+        assert_eq!(found["scope"], "repository:a/b:pull,push");
+        assert!(parameters("realm=\"unfinished").is_empty());
+    }
+
+    #[test]
+    fn layers_are_files_unless_they_are_archives() {
+        let layer = |media_type: &str, path: Option<&str>| Descriptor {
+            media_type: media_type.to_owned(),
+            digest: format!("sha256:{}", "a".repeat(64)),
+            size: 1,
+            annotations: path
+                .map(|path| (PATHS[1].to_owned(), path.to_owned()))
+                .into_iter()
+                .collect(),
+            platform: None,
+        };
+        let raw = "application/vnd.cncf.model.weight.v1.raw";
+        assert_eq!(
+            layer(raw, Some("m.safetensors")).path(),
+            Some("m.safetensors")
+        );
+        assert_eq!(layer(raw, None).path(), None);
+        let tar = "application/vnd.cncf.model.weight.v1.tar";
+        assert_eq!(layer(tar, Some("m")).path(), None);
+        let image = "application/vnd.oci.image.layer.v1.tar+gzip";
+        assert_eq!(layer(image, Some("m")).path(), None);
+        assert_eq!(layer(raw, None).sha256(), Some([0xaa; 32]));
+    }
+}
