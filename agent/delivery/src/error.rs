@@ -19,7 +19,7 @@ pub enum PullError {
     Name {
         /// The name, without secrets.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A pattern of file names is invalid.
@@ -27,7 +27,7 @@ pub enum PullError {
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The client of a source could not be set up.
@@ -35,7 +35,7 @@ pub enum PullError {
     Client {
         /// The source.
         source_name: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The source refuses, and asking again would not help.
@@ -75,7 +75,7 @@ pub enum PullError {
     NoRanges {
         /// The address.
         address: String,
-        /// What came.
+        /// The answer.
         found: String,
     },
     /// The file has become another one.
@@ -85,14 +85,14 @@ pub enum PullError {
     Changed {
         /// The address.
         address: String,
-        /// Property that was expected.
+        /// Expected property.
         expected: String,
-        /// The one that was found.
+        /// Property found.
         found: String,
     },
     /// The content is not what the source promises.
     #[error(
-        "`{address}`: expected SHA-256 {expected}, found {found}; nothing is bound to it. If another pull says the same, the file is damaged at its source"
+        "`{address}`: expected SHA-256 {expected}, found {found}; nothing is bound to it. If another pull finds the same, the file is damaged at its source"
     )]
     Digest {
         /// The address.
@@ -107,7 +107,7 @@ pub enum PullError {
     Listing {
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// There is nothing to pull.
@@ -115,7 +115,7 @@ pub enum PullError {
     Nothing {
         /// The source.
         source_name: String,
-        /// Number of files that are left out.
+        /// Number of files left out.
         all: usize,
     },
     /// The source has too many files.
@@ -133,10 +133,10 @@ pub enum PullError {
         source_name: String,
         /// The path, escaped.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// The index of a model names a file that is not there.
+    /// The index of a model names a missing file.
     #[error(
         "`{index}` names `{shard}`, which the source does not have; the model was not uploaded completely"
     )]
@@ -222,8 +222,8 @@ impl Trouble {
     }
 }
 
-/// An error with its causes, those left out that are quoted already, each up to its first line: a server's
-/// document may be behind that.
+/// An error with its causes, except those quoted already, each up to its first line: a server's
+/// document may follow.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = String::new();
     let mut next = Some(error);

@@ -18,7 +18,7 @@ use crate::pace::Pace;
 
 /// Least bytes per second of waiting for a range.
 const LEAST_RATE: u64 = 16 << 10;
-/// Progress after which the attempts are counted anew.
+/// Progress after which the count of attempts begins again.
 const PROGRESS: u64 = 1 << 20;
 /// First wait between two attempts; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
@@ -27,7 +27,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_ASKED: Duration = Duration::from_mins(2);
 /// Ranges with less than this between them are fetched as one: that takes less time than a request.
 const GAP: u64 = 64 << 10;
-/// Longest range that is made of several.
+/// Longest range made of several.
 const JOINED: u64 = 4 << 20;
 
 /// Fetches ranges from a source.
@@ -39,12 +39,12 @@ pub(crate) struct Fetcher<'a> {
     connections: Semaphore,
     requests: AtomicU64,
     fetched: AtomicU64,
-    /// Bytes of the pull that are done, fetched or not, and all of them.
+    /// Bytes of the pull done so far, fetched or not, and all of them.
     done: AtomicU64,
     total: AtomicU64,
 }
 
-/// What takes the bytes of a range, piece by piece.
+/// Receiver of the bytes of a range, piece by piece.
 pub(crate) type Take<'t> = &'t mut (dyn FnMut(&[u8]) -> Result<(), PullError> + Send);
 
 impl<'a> Fetcher<'a> {

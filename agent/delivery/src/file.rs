@@ -22,9 +22,9 @@ use crate::objects::{ObjectFetch, ObjectsError, WantedObject, changed};
 use crate::options::PullOptions;
 use crate::report::{FileReport, KnownBy};
 
-/// First part of a file that is fetched for its header; longer headers take a second request.
+/// Part of a file fetched for its header; longer headers take a second request.
 const FRONT: u64 = 256 << 10;
-/// Longest sidecar that is fetched: that of a model with 400,000 tensors.
+/// Longest sidecar taken: that of a model with 400,000 tensors.
 const MAX_SIDECAR: u64 = 64 << 20;
 /// Longest wait for another process that pulls the same file.
 const WAIT: Duration = Duration::from_hours(1);
@@ -42,13 +42,13 @@ pub(crate) struct FilePull<'a> {
 pub(crate) struct PulledFile {
     pub(crate) report: FileReport,
     pub(crate) objects: Vec<Mapping>,
-    /// What is left to do before the file counts as known.
+    /// Work left before the file counts as known.
     pub(crate) unbound: Option<Unbound>,
     /// Others that pull this file wait until it is bound.
     lock: Option<CreationLock>,
 }
 
-/// Content that is to be proved, and then bound to the file's identities.
+/// Content to be proved, and then bound to the file's identities.
 pub(crate) struct Unbound {
     manifest: Manifest,
     header: Vec<u8>,
@@ -138,7 +138,7 @@ impl FilePull<'_> {
         }
     }
 
-    /// Maps the objects of a manifest, and fetches those that are missing. `None` when the file proves to
+    /// Maps the objects of a manifest, and fetches the missing ones. `None` when the file proves to
     /// have other bytes.
     fn complete(
         &self,
@@ -192,7 +192,7 @@ impl FilePull<'_> {
         }
     }
 
-    /// The file by the sidecar beside it. `None` when that is not valid for it.
+    /// The file by the sidecar beside it. `None` when the sidecar is not valid for it.
     fn by_sidecar(
         &self,
         file: &RemoteFile,
@@ -266,7 +266,7 @@ impl FilePull<'_> {
         Ok(Some(by_sidecar))
     }
 
-    /// Reads a file that is not known, but for the objects of an earlier attempt.
+    /// Reads an unknown file, except for the objects of an earlier attempt.
     fn read(&self, file: &RemoteFile) -> Result<PulledFile, PullError> {
         let before = self.fetcher.fetched();
         let planned = self.plan(file)?;
@@ -387,8 +387,8 @@ impl PulledFile {
             .sha256
             .filter(|_| self.report.known_by == KnownBy::Reading)
         {
-            let found = sha256(&unbound.manifest, &unbound.header, &self.objects);
-            if found != expected {
+            let computed = sha256(&unbound.manifest, &unbound.header, &self.objects);
+            if computed != expected {
                 forget();
                 drop(std::mem::take(&mut self.objects));
                 for object in &unbound.new {
@@ -398,7 +398,7 @@ impl PulledFile {
                 return Err(PullError::Digest {
                     address: file.address.clone(),
                     expected: Digest(expected).to_string(),
-                    found: Digest(found).to_string(),
+                    found: Digest(computed).to_string(),
                 });
             }
         }

@@ -1,7 +1,7 @@
 //! The objects that earlier attempts to pull a file have published, so that a pull goes on after a kill.
 //!
-//! A file's manifest is known when all of it was read. Until then each object is noted as what a range of
-//! the file derives to; notes go with their objects, and when the file is complete.
+//! A file's manifest is known when all of it was read. Until then each object is noted as the result
+//! of a range of the file; notes go with their objects, and when the file is complete.
 
 use tetris_store_layout::{
     Access, DerivedKey, Digest, ObjectRef, PublishOutcome, Published, Store, TensorId,
@@ -38,7 +38,7 @@ impl<'a> Journal<'a> {
         DerivedKey::new(file, format!("pulled {len} bytes at {at}"), VERSION).ok()
     }
 
-    /// The object that was made of a range, if it is there.
+    /// The object made of a range, if it is there.
     pub(crate) fn object(&self, at: u64, len: u64) -> Option<Published> {
         let noted = self.store.derived(&self.key(at, len)?, Access::ReadOnly);
         let noted = noted
@@ -51,7 +51,7 @@ impl<'a> Journal<'a> {
         })
     }
 
-    /// Notes the object that was made of a range. A pull does not fail for want of a note.
+    /// Notes the object made of a range. A pull does not fail for want of a note.
     pub(crate) fn note(&self, at: u64, object: ObjectRef) {
         let key = self.key(at, object.len);
         if let Some(error) = key.and_then(|key| self.store.record_derived(&key, object).err()) {

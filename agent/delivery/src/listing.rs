@@ -69,7 +69,7 @@ impl RemoteFile {
 /// The files at a source, checked.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// What the source calls this state of all files, e.g. a commit.
+    /// The source's name for this state of all files, e.g. a commit.
     pub(crate) revision: Option<String>,
     /// In the order of their paths, which are distinct.
     pub(crate) files: Vec<RemoteFile>,

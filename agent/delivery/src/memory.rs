@@ -1,4 +1,4 @@
-//! Parts of a file that were fetched into memory, as the planner of its objects reads them.
+//! Parts of a file in memory, as the planner of its objects reads them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,7 @@ use tetris_loader::{LoadError, LoadFailure, ModelBytes};
 
 use crate::error::PullError;
 
-/// Fetches a range that is not in memory.
+/// Fetches a range from the source.
 pub(crate) type FetchMore<'f> = &'f (dyn Fn(Range<u64>) -> Result<Vec<u8>, PullError> + Sync);
 
 /// Parts of a file.

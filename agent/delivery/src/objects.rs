@@ -34,21 +34,21 @@ pub(crate) struct ObjectFetch<'a> {
     pub(crate) connections: usize,
     /// Called when the store is full, with the number of bytes needed; true when some were freed.
     pub(crate) make_room: &'a (dyn Fn(u64) -> bool + Sync),
-    /// Where objects are noted that no manifest names yet.
+    /// Notes of objects that no manifest names yet.
     pub(crate) journal: Option<&'a Journal<'a>>,
 }
 
 /// An object to be made.
 pub(crate) struct WantedObject<'a> {
     pub(crate) job: &'a Job,
-    /// Its name, where a manifest says it.
+    /// The object's name, where a manifest has it.
     pub(crate) expected: Option<ObjectRef>,
 }
 
 /// The reason that objects were not made.
 #[derive(Debug)]
 pub(crate) enum ObjectsError {
-    /// A range has other bytes than the manifest says.
+    /// The bytes of a range are not those of the manifest.
     Mismatch,
     /// The pull fails.
     Pull(PullError),
@@ -103,8 +103,8 @@ impl<'a> ObjectFetch<'a> {
             failed: AtomicBool::new(false),
         };
         let threads = self.threads.min(tasks.len()).max(1);
-        let each = self.connections.div_ceil(threads);
-        threads::run(threads, || self.runtime.block_on(sweep.work(each)))?;
+        let per_thread = self.connections.div_ceil(threads);
+        threads::run(threads, || self.runtime.block_on(sweep.work(per_thread)))?;
         let published = making.into_iter().map(|making| {
             let making = making.into_inner().unwrap_or_else(PoisonError::into_inner);
             making.published
@@ -162,7 +162,7 @@ impl<'a> Sweep<'_, 'a> {
         }
     }
 
-    /// Fetches segments of an object that is one run of the file.
+    /// Fetches segments of an object that one run of the file makes.
     async fn run_of_file(
         &self,
         task: &Task,
@@ -317,7 +317,7 @@ fn check(published: &Published, wanted: &WantedObject<'_>) -> Result<(), Objects
     }
 }
 
-/// The error of reading parts that are in memory.
+/// The error of reading parts in memory.
 pub(crate) fn changed(failure: tetris_loader::LoadFailure, file: &RemoteFile) -> PullError {
     match failure {
         tetris_loader::LoadFailure::Load(error) => error.into(),

@@ -19,7 +19,7 @@ pub struct PullOptions {
     pub include: Vec<Pattern>,
     /// Files to leave out.
     pub exclude: Vec<Pattern>,
-    /// Most ranges that are fetched at once.
+    /// Most ranges fetched at once.
     pub connections: NonZeroUsize,
     /// Most bytes per second, over all connections.
     pub bytes_per_second: Option<NonZeroU64>,

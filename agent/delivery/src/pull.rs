@@ -19,7 +19,7 @@ use crate::selection::{SIDECAR, Selection};
 
 /// The end of the name of an index.
 const INDEX: &str = ".safetensors.index.json";
-/// Objects that are kept mapped until the pull ends, so that nothing of it is reclaimed meanwhile. A process
+/// Objects kept mapped until the pull ends, so that nothing of it is reclaimed meanwhile. A process
 /// may have 65,530 mappings.
 const MAX_HELD: usize = 32_768;
 /// Threads for connections: bytes are hashed and written by others.
@@ -29,7 +29,7 @@ const MAX_IO_THREADS: usize = 4;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SourceListing {
-    /// What the source calls this state of all files, e.g. a commit.
+    /// The source's name for this state of all files, e.g. a commit.
     pub revision: Option<String>,
     /// Files that a pull brings, in the order of their paths.
     pub selected: Vec<RemoteFile>,
@@ -67,7 +67,7 @@ fn runtime(options: &PullOptions) -> Result<Runtime, PullError> {
         })
 }
 
-/// Pulls a model into `store`. `make_room` is called when that is full, with the number of bytes needed,
+/// Pulls a model into `store`. `make_room` is called when the store is full, with the number of bytes needed,
 /// and returns true when some were freed.
 ///
 /// # Errors
@@ -129,16 +129,16 @@ impl ModelPull<'_> {
         std::thread::scope(|scope| {
             let (fetched, to_prove) = sync_channel::<PulledFile>(1);
             let prover = scope.spawn(move || {
-                let mut held: Vec<Mapping> = Vec::new();
+                let mut mappings: Vec<Mapping> = Vec::new();
                 let mut reports = Vec::new();
                 for file in to_prove {
                     let file = file.bind(store)?;
-                    if held.len() + file.objects.len() <= MAX_HELD {
-                        held.extend(file.objects);
+                    if mappings.len() + file.objects.len() <= MAX_HELD {
+                        mappings.extend(file.objects);
                     }
                     reports.push(file.report);
                 }
-                Ok::<_, PullError>((reports, held))
+                Ok::<_, PullError>((reports, mappings))
             });
             let fetch = || {
                 for file in small.into_iter().chain(weights) {
@@ -152,12 +152,12 @@ impl ModelPull<'_> {
             };
             let fetching = fetch();
             drop(fetched);
-            let (reports, held) = match prover.join() {
+            let (reports, mappings) = match prover.join() {
                 Ok(proved) => proved?,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
             fetching?;
-            drop(held);
+            drop(mappings);
             Ok(reports)
         })
     }

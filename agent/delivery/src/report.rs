@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::listing::RemoteFile;
 
-/// How the content of a file was known.
+/// Way in which the content of a file was known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KnownBy {
@@ -36,11 +36,11 @@ impl KnownBy {
 pub struct FileReport {
     /// The file.
     pub file: RemoteFile,
-    /// How it was known.
+    /// Way in which it was known.
     pub known_by: KnownBy,
     /// The manifest's id in hexadecimal; `None` for a file without content, of which the store has nothing.
     pub manifest: Option<String>,
-    /// Bytes of it that came from the source.
+    /// Bytes fetched from the source.
     pub fetched: u64,
     /// Number of its objects.
     pub objects: usize,
@@ -52,11 +52,11 @@ pub struct FileReport {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PullReport {
-    /// What the source calls this state of all files, e.g. a commit.
+    /// The source's name for this state of all files, e.g. a commit.
     pub revision: Option<String>,
     /// One for each file, in the order of their paths.
     pub files: Vec<FileReport>,
-    /// Paths that were left out.
+    /// Paths left out.
     pub left_out: Vec<String>,
     /// Bytes that came from the source: parts of files, and sidecars.
     pub fetched: u64,

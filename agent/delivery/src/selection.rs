@@ -24,7 +24,7 @@ const OTHER_WEIGHTS: [&str; 14] = [
 /// The ending of sidecars, which speak of other files.
 pub(crate) const SIDECAR: &str = ".tetris";
 
-/// Files to pull, and paths that are left out.
+/// Files to pull, and paths left out.
 #[derive(Debug)]
 pub(crate) struct Selection<'l> {
     pub(crate) files: Vec<&'l RemoteFile>,

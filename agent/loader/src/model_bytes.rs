@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::error::LoadFailure;
 use crate::source::Source;
 
-/// A model file that is read by position: a local one, or one that is fetched over the network.
+/// A model file, read by position: a local one, or one fetched over the network.
 pub trait ModelBytes: Sync {
     /// Name of the file, for messages.
     fn path(&self) -> &Path;

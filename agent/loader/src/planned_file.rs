@@ -53,7 +53,7 @@ impl PlannedFile {
         }
     }
 
-    /// A file of `size` bytes that is kept whole.
+    /// A file of `size` bytes, kept whole.
     pub fn whole(size: u64) -> Self {
         Self::new_of(
             Plan::whole_file(size),

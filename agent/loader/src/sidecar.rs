@@ -209,7 +209,7 @@ impl Sidecar {
         Ok(stated == [header; 2] && self.sample == sample_digest(file, self.size, &header)?)
     }
 
-    /// The manifest that the sidecar says the file has.
+    /// The manifest of the file, by the word of the sidecar.
     pub fn into_manifest(self) -> Manifest {
         self.manifest
     }

@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 
 /// The commit of all repositories.
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
-/// Bytes of a body that are sent at a time.
+/// Bytes of a body sent at a time.
 const PIECE: usize = 64 << 10;
 
 /// A request that the site got.
@@ -51,11 +51,11 @@ pub enum Fault {
     OtherBytes,
     /// The same path elsewhere.
     Redirect(String),
-    /// Another entity tag, as of a file that was replaced.
+    /// Another entity tag, as of a replaced file.
     Replaced,
 }
 
-/// Decides on a fault by the request and the number of requests before it.
+/// A choice of faults by the request and the number of requests before it.
 type Faults = Box<dyn Fn(&Asked, usize) -> Option<Fault> + Send>;
 
 #[derive(Default)]
@@ -63,7 +63,7 @@ struct Inner {
     files: BTreeMap<String, Bytes>,
     asked: Vec<Asked>,
     faults: Option<Faults>,
-    /// Where files of repositories are redirected to.
+    /// Address to redirect requests for files of repositories to.
     elsewhere: Option<String>,
     /// The token that the hub wants.
     token: Option<String>,
@@ -86,21 +86,21 @@ impl Default for ModelSite {
 impl ModelSite {
     pub fn new() -> Self {
         let inner = Arc::<Mutex<Inner>>::default();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, address) = std::sync::mpsc::channel();
         let state = Arc::clone(&inner);
         std::thread::spawn(move || {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = runtime.enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                tell.send(listener.local_addr().unwrap()).unwrap();
+                sender.send(listener.local_addr().unwrap()).unwrap();
                 let router = Router::new().fallback(answer).with_state(state);
                 axum::serve(listener, router).await.unwrap();
             });
         });
         Self {
             inner,
-            address: told.recv().unwrap(),
+            address: address.recv().unwrap(),
         }
     }
 
@@ -130,7 +130,7 @@ impl ModelSite {
         self.inner().files.insert(path, bytes.into());
     }
 
-    /// Misbehaves as `faults` says, until the next call.
+    /// Misbehaves by `faults` from now on.
     pub fn misbehave(&self, faults: impl Fn(&Asked, usize) -> Option<Fault> + Send + 'static) {
         self.inner().faults = Some(Box::new(faults));
     }
@@ -147,7 +147,7 @@ impl ModelSite {
         elsewhere.inner().files.extend(files);
     }
 
-    /// Wants this token for all that is of the hub.
+    /// Wants this token for everything of the hub.
     pub fn require_token(&self, token: &str) {
         self.inner().token = Some(token.to_owned());
     }
@@ -247,7 +247,7 @@ fn hex(bytes: &[u8]) -> String {
         .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// What the hub says of a file in headers.
+/// Headers with which the hub describes a file.
 fn named(headers: &mut HeaderMap, bytes: &Bytes) {
     let tag = format!("\"{}\"", hex(&Sha256::digest(bytes)));
     headers.insert("x-linked-etag", tag.parse().unwrap());

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-const RUST: usize = 105_635;
-const PYTHON: usize = 11_841;
+const RUST: usize = 109_155;
+const PYTHON: usize = 11_910;
 
 /// Parts of paths, and ends of names, of what is not the product.
 const OUTSIDE: [&str; 5] = ["tests", "benches", "examples", "fuzz", "research"];

@@ -26,7 +26,7 @@ use tetris_agent::store_location::StoreLocation;
 /// Arguments of `pull`.
 #[derive(Debug, Args)]
 pub(crate) struct PullArgs {
-    /// Where the models are
+    /// Sources of the models
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
     /// Pull the files whose paths match, e.g. '*.safetensors'; without it all but hidden files and copies
@@ -39,7 +39,7 @@ pub(crate) struct PullArgs {
     /// Only list the files
     #[arg(long)]
     list: bool,
-    /// Ranges that are fetched at once
+    /// Ranges fetched at once
     #[arg(long, value_name = "N", default_value_t = connections())]
     connections: NonZeroUsize,
     /// Most bytes per second, e.g. 500M
@@ -233,7 +233,7 @@ fn table(pulled: &[(&SourceName, PullReport)]) -> Table {
 }
 
 fn say_left_out(source: &SourceName, paths: &[String]) {
-    /// Paths that are named; the others are counted.
+    /// Most paths to name; the others are counted.
     const NAMED: usize = 5;
     if paths.is_empty() {
         return;

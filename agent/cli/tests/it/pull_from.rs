@@ -26,7 +26,7 @@ fn python() -> Option<PathBuf> {
     None
 }
 
-/// An S3 server over TLS, with a bucket `models` and an authority that only the client is told of.
+/// An S3 server over TLS, with a bucket `models` and an authority known to the client only.
 struct S3 {
     server: Child,
     endpoint: String,
@@ -145,7 +145,7 @@ fn a_bucket_of_another_project_s_server_over_tls() {
         assert!(missing.stderr.contains(words), "{missing:?}");
         assert!(!missing.stderr.contains("secret-of-a-test"), "{missing:?}");
     }
-    // A server that is not known by an authority is not talked to.
+    // A server with an unknown authority is refused.
     let mut stranger = s3.pull(&site, "s3://models/base");
     let stranger = keys(stranger.env_remove("SSL_CERT_FILE"));
     let stranger = stranger.expect(1);
@@ -266,7 +266,7 @@ fn artifacts_of_a_registry_that_wants_a_login() {
     }
     let archive = pull("archive:v1").expect(1);
     assert!(
-        archive.stderr.contains("expected layers that are files"),
+        archive.stderr.contains("expected files as layers"),
         "{archive:?}"
     );
     let missing = pull("oras:v2").expect(1);

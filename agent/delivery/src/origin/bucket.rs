@@ -28,7 +28,7 @@ pub(crate) struct Bucket {
     store: Arc<dyn ObjectStore>,
     folder: Path,
     name: String,
-    /// The endpoint, where another than the provider's is named: objects of two may be called the same.
+    /// The endpoint, if it is not the provider's: objects of two endpoints may have the same name.
     endpoint: String,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Debug for Bucket {
 impl Bucket {
     /// The bucket with the credentials that the environment, or the profile of the AWS command, names.
     pub(crate) fn from_env(url: &Url, options: &PullOptions) -> Result<Self, PullError> {
-        // Of the process: another one that is installed is as good.
+        // For the process: a provider installed before is as good.
         let _installed = default_provider().install_default();
         let name = shown(url);
         let failed = |error: Error| PullError::Client {
@@ -82,7 +82,7 @@ impl Bucket {
                 let allowed = builder.get_config_value(&key).as_deref() == Some("true");
                 let builder = builder
                     .with_url(name.as_str())
-                    // As for the AWS command, an endpoint without TLS is one that was meant.
+                    // As for the AWS command, an endpoint without TLS is meant.
                     .with_client_options(client(allowed || endpoint.starts_with("http://")))
                     .with_retry(retry());
                 Arc::new(builder.build().map_err(failed)?)
@@ -200,7 +200,7 @@ impl Bucket {
             ),
             Error::Precondition { .. } => Trouble::Final(PullError::Changed {
                 address: address.to_owned(),
-                expected: "the object that was listed".to_owned(),
+                expected: "the listed object".to_owned(),
                 found: "another".to_owned(),
             }),
             error => {

@@ -14,7 +14,7 @@ use super::Body;
 use crate::error::{PullError, Trouble};
 use crate::listing::{Listing, MAX_FILES, RemoteFile};
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const PIECE: u64 = 1 << 20;
 /// Most folders within each other: links may lead in circles.
 const DEPTH: usize = 16;

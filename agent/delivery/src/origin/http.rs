@@ -62,7 +62,7 @@ impl HttpClient {
         remedies: Remedies,
         options: &PullOptions,
     ) -> Result<Self, PullError> {
-        // Of the process: another one that is installed is as good.
+        // For the process: a provider installed before is as good.
         let _installed = default_provider().install_default();
         let client = reqwest::Client::builder()
             .user_agent(concat!("tetris/", env!("CARGO_PKG_VERSION")))

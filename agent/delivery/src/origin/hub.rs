@@ -37,7 +37,7 @@ pub(crate) struct Hub {
     token: Option<String>,
     /// The commit of the listing.
     commit: Mutex<Option<String>>,
-    /// Where the hub has led to for a file, which is asked directly then. Such addresses expire.
+    /// Addresses of redirects, by file: they are asked directly until they expire.
     led_to: Mutex<HashMap<String, Url>>,
 }
 

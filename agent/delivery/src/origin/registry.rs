@@ -188,7 +188,7 @@ impl Registry {
                 .collect();
             let kinds = kinds.join(", ");
             return Err(Trouble::Final(self.invalid(format!(
-                "expected layers that are files, with a path in {}, found {kinds}; push the files with `oras push` or `modctl`, or pull them from a folder",
+                "expected files as layers, with a path in {}, found {kinds}; push the files with `oras push` or `modctl`, or pull them from a folder",
                 PATHS.join(" or ")
             ))));
         }
@@ -301,7 +301,7 @@ impl Registry {
 }
 
 impl HttpClient {
-    /// What a server says in `WWW-Authenticate` when it is asked without credentials.
+    /// Value of `WWW-Authenticate` in the answer to a request without credentials.
     async fn challenge(&self, url: &Url) -> Result<Option<String>, Trouble> {
         let answer = self.send(url, HeaderMap::new()).await?;
         let challenge = answer.headers().get(WWW_AUTHENTICATE);
@@ -332,9 +332,9 @@ mod tests {
     fn a_challenge_has_names_and_values() {
         let text =
             r#"realm="https://auth/token",service="registry.x",scope="repository:a/b:pull,push""#;
-        let found = parameters(text);
-        assert_eq!(found["realm"], "https://auth/token");
-        assert_eq!(found["scope"], "repository:a/b:pull,push");
+        let parsed = parameters(text);
+        assert_eq!(parsed["realm"], "https://auth/token");
+        assert_eq!(parsed["scope"], "repository:a/b:pull,push");
         assert!(parameters("realm=\"unfinished").is_empty());
     }
 

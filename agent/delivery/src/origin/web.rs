@@ -17,7 +17,7 @@ use crate::options::PullOptions;
 const TOKEN: &str = "TETRIS_PULL_TOKEN";
 /// The end of the name of an index.
 const INDEX: &str = ".safetensors.index.json";
-/// Files that are asked for their length at once.
+/// Files asked for their length at once.
 const PROBES: usize = 8;
 
 const REMEDIES: Remedies = Remedies {
@@ -78,7 +78,7 @@ impl Web {
         })
     }
 
-    /// The address of a file beside the one that was named.
+    /// The address of a file beside the named one.
     fn url_of(&self, name: &str) -> Result<Url, PullError> {
         let mut url = self.url.clone();
         let is_plain = hub::relative_path(name).is_some_and(|path| path.as_os_str() == name);

@@ -1,4 +1,4 @@
-//! Servers that refuse, break off, or send something else. Nothing wrong is published, and the error says what to do.
+//! Servers that refuse, break off, or send something else. Nothing wrong is published, and the error has the remedy.
 
 use std::time::{Duration, Instant};
 

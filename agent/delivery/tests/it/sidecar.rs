@@ -1,4 +1,4 @@
-//! Sidecars beside models at their source. A web server says no times, so these pull from folders.
+//! Sidecars beside models at their source. A web server gives no times, so these pull from folders.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
