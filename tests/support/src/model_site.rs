@@ -58,9 +58,26 @@ pub enum Fault {
 /// A choice of faults by the request and the number of requests before it.
 type Faults = Box<dyn Fn(&Asked, usize) -> Option<Fault> + Send>;
 
+/// A file and its SHA-256 in hexadecimal.
+#[derive(Clone)]
+struct Content {
+    bytes: Bytes,
+    digest: String,
+}
+
+impl Content {
+    fn new(bytes: Bytes) -> Self {
+        let digest = Sha256::digest(&bytes);
+        let digest = digest
+            .iter()
+            .fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        Self { bytes, digest }
+    }
+}
+
 #[derive(Default)]
 struct Inner {
-    files: BTreeMap<String, Bytes>,
+    files: BTreeMap<String, Content>,
     asked: Vec<Asked>,
     faults: Option<Faults>,
     /// Address to redirect requests for files of repositories to.
@@ -121,13 +138,13 @@ impl ModelSite {
     /// Puts a file on the plain site.
     pub fn put(&self, path: &str, bytes: impl Into<Bytes>) {
         let path = format!("/files/{path}");
-        self.inner().files.insert(path, bytes.into());
+        self.inner().files.insert(path, Content::new(bytes.into()));
     }
 
     /// Puts a file into a repository of the hub.
     pub fn put_in_repo(&self, repo: &str, path: &str, bytes: impl Into<Bytes>) {
         let path = format!("/{repo}/resolve/{COMMIT}/{path}");
-        self.inner().files.insert(path, bytes.into());
+        self.inner().files.insert(path, Content::new(bytes.into()));
     }
 
     /// Misbehaves by `faults` from now on.
@@ -197,15 +214,15 @@ async fn answer(State(state): State<Arc<Mutex<Inner>>>, request: Request) -> Res
     let path = asked
         .path
         .replace("/resolve/main/", &format!("/resolve/{COMMIT}/"));
-    let Some(bytes) = inner.files.get(&path).cloned() else {
+    let Some(content) = inner.files.get(&path).cloned() else {
         return status(StatusCode::NOT_FOUND);
     };
     if let Some(elsewhere) = inner.elsewhere.as_ref().filter(|_| of_hub) {
         let mut answer = redirect(&format!("{elsewhere}{path}"));
-        named(answer.headers_mut(), &bytes);
+        named(answer.headers_mut(), &content);
         return answer;
     }
-    let (answer, sent) = file(&asked, &bytes, fault.as_ref(), of_hub);
+    let (answer, sent) = file(&asked, &content, fault.as_ref(), of_hub);
     if request.method() != "HEAD" {
         inner.sent += sent;
     }
@@ -241,38 +258,31 @@ fn redirect(to: &str) -> Response {
     answer.header(LOCATION, to).body(Body::empty()).unwrap()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
 /// Headers with which the hub describes a file.
-fn named(headers: &mut HeaderMap, bytes: &Bytes) {
-    let tag = format!("\"{}\"", hex(&Sha256::digest(bytes)));
+fn named(headers: &mut HeaderMap, content: &Content) {
+    let tag = format!("\"{}\"", content.digest);
     headers.insert("x-linked-etag", tag.parse().unwrap());
-    headers.insert("x-linked-size", bytes.len().into());
+    headers.insert("x-linked-size", content.bytes.len().into());
     headers.insert("x-repo-commit", COMMIT.parse().unwrap());
 }
 
-fn of_repo<'i>(inner: &'i Inner, repo: &str) -> impl Iterator<Item = (&'i str, &'i Bytes)> {
+fn of_repo<'i>(inner: &'i Inner, repo: &str) -> impl Iterator<Item = (&'i str, &'i Content)> {
     let folder = format!("/{repo}/resolve/{COMMIT}/");
     let files = inner.files.iter();
-    files.filter_map(move |(path, bytes)| Some((path.strip_prefix(&folder)?, bytes)))
+    files.filter_map(move |(path, content)| Some((path.strip_prefix(&folder)?, content)))
 }
 
 /// A repository's files, as the hub lists them: large ones with their digests.
 fn listing(inner: &Inner, repo: &str) -> Response {
     let siblings: Vec<_> = of_repo(inner, repo)
-        .map(|(path, bytes)| {
-            let digest = hex(&Sha256::digest(bytes));
+        .map(|(path, content)| {
+            let (digest, size) = (&content.digest, content.bytes.len());
             let mut file = json!({
                 "rfilename": path,
-                "size": bytes.len(),
+                "size": size,
                 "blobId": digest.get(..40),
             });
             if path.ends_with(".safetensors") {
-                let size = bytes.len();
                 file["lfs"] = json!({ "sha256": digest, "size": size, "pointerSize": 134 });
             }
             file
@@ -288,16 +298,15 @@ fn listing(inner: &Inner, repo: &str) -> Response {
 /// A repository's files, as the hub's own client asks for them.
 fn tree(inner: &Inner, repo: &str) -> Response {
     let entries: Vec<_> = of_repo(inner, repo)
-        .map(|(path, bytes)| {
-            let digest = hex(&Sha256::digest(bytes));
+        .map(|(path, content)| {
+            let (digest, size) = (&content.digest, content.bytes.len());
             let mut file = json!({
                 "type": "file",
                 "path": path,
-                "size": bytes.len(),
+                "size": size,
                 "oid": digest.get(..40),
             });
             if path.ends_with(".safetensors") {
-                let size = bytes.len();
                 file["lfs"] = json!({ "oid": digest, "size": size, "pointerSize": 134 });
             }
             file
@@ -307,7 +316,8 @@ fn tree(inner: &Inner, repo: &str) -> Response {
 }
 
 /// The answer with a file or a part of it, and the number of its bytes.
-fn file(asked: &Asked, bytes: &Bytes, fault: Option<&Fault>, of_hub: bool) -> (Response, u64) {
+fn file(asked: &Asked, content: &Content, fault: Option<&Fault>, of_hub: bool) -> (Response, u64) {
+    let bytes = &content.bytes;
     let total = bytes.len() as u64;
     let range = asked
         .range
@@ -315,7 +325,7 @@ fn file(asked: &Asked, bytes: &Bytes, fault: Option<&Fault>, of_hub: bool) -> (R
     let mut answer = Response::builder();
     let tag = match fault {
         Some(Fault::Replaced) => "\"replaced\"".to_owned(),
-        _ => format!("\"{}\"", &hex(&Sha256::digest(bytes))),
+        _ => format!("\"{}\"", content.digest),
     };
     answer = answer.header(ETAG, tag).header("accept-ranges", "bytes");
     let (first, end) = match range {
@@ -364,7 +374,7 @@ fn file(asked: &Asked, bytes: &Bytes, fault: Option<&Fault>, of_hub: bool) -> (R
     });
     let mut answer = answer.body(Body::from_stream(body.chain(rest))).unwrap();
     if of_hub {
-        named(answer.headers_mut(), bytes);
+        named(answer.headers_mut(), content);
     }
     (answer, sent as u64)
 }

@@ -128,11 +128,11 @@ enum Command {
     Load(load::LoadArgs),
     /// Pull models from hubs, buckets, registries and web servers straight into the store
     ///
-    /// SOURCE is hf://ORG/MODEL[@REVISION], s3://, gs:// or az://BUCKET/FOLDER,
-    /// oci://REGISTRY/REPO[:TAG|@DIGEST], https://HOST/FILE, or a folder. No file is written, and only what
-    /// the store does not have is fetched: a file is known by the SHA-256 that the source promises, by its
-    /// version there, or by the sidecar beside it (`tetris hash`). After an interruption the same command
-    /// goes on from where it was.
+    /// SOURCE is hf://ORG/MODEL or hf://ORG/MODEL@REVISION, s3://, gs:// or az://BUCKET/FOLDER,
+    /// oci://REGISTRY/REPO:TAG, https://HOST/FILE, or a folder. No file is written, and only what the store
+    /// does not have is fetched: a file is known by the SHA-256 that the source promises, by its version
+    /// there, or by the sidecar beside it (`tetris hash`). After an interruption the same command goes on
+    /// from where it was.
     ///
     /// Credentials come from the environment and the files of each provider's own client: HF_TOKEN or
     /// `hf auth login`; AWS_*, GOOGLE_*, AZURE_* and the profiles of the AWS command; `docker
