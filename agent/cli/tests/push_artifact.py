@@ -1,6 +1,6 @@
 """Pushes the files of a folder to a registry as an artifact, one layer for each, as ORAS does.
 
-    python push_artifact.py REGISTRY USER:PASSWORD REPO TAG FOLDER MEDIA_TYPE ANNOTATION
+python push_artifact.py REGISTRY USER:PASSWORD REPO TAG FOLDER MEDIA_TYPE ANNOTATION
 """
 
 import base64

@@ -20,7 +20,7 @@ from werkzeug.serving import make_server
 
 
 def certificate(name, key, issuer_name, issuer_key, authority):
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -47,9 +47,7 @@ def main(content, work):
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = name("authority of a test")
     authority_path = work / "ca.pem"
-    authority_path.write_bytes(
-        pem(certificate(authority, authority_key, authority, authority_key, True))
-    )
+    authority_path.write_bytes(pem(certificate(authority, authority_key, authority, authority_key, True)))
     server_certificate = certificate(name("localhost"), key, authority, authority_key, False)
     (work / "server.pem").write_bytes(pem(server_certificate))
     (work / "server.key").write_bytes(
