@@ -146,6 +146,14 @@ pub enum PullError {
         /// Path of the file.
         shard: String,
     },
+    /// Nothing can be written to the source.
+    #[error(
+        "`{source_name}` cannot be written by a push; write sidecars with `tetris hash`, and upload them beside the model"
+    )]
+    NotWritable {
+        /// The source.
+        source_name: String,
+    },
     /// The store has no room.
     #[error(
         "the store has no room for {needed} bytes of `{address}`: {source}; free some with `tetris gc` or `tetris rm`, or make the store larger"

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use crate::error::{PullError, Trouble};
 use crate::listing::{Listing, RemoteFile};
 use crate::options::PullOptions;
-use crate::origin::Origin;
+use crate::origin::{Origin, SmallFile};
 use crate::pace::Pace;
 
 /// Least bytes per second of waiting for a range.
@@ -25,6 +25,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait that a source may ask for.
 const LONGEST_ASKED: Duration = Duration::from_mins(2);
+/// Longest time of one attempt to write sidecars.
+const LONGEST_PUT: Duration = Duration::from_mins(5);
 /// Ranges with less than this between them are fetched as one: that takes less time than a request.
 const GAP: u64 = 64 << 10;
 /// Longest range made of several.
@@ -93,6 +95,19 @@ impl<'a> Fetcher<'a> {
             let listing = timeout(self.options.stall, self.origin.list()).await;
             match listing.unwrap_or_else(|_| Err(self.silence())) {
                 Ok(listing) => return Ok(listing),
+                Err(trouble) => attempts.after(trouble, 0).await?,
+            }
+        }
+    }
+
+    /// Writes small files to the source.
+    pub(crate) async fn put(&self, name: &str, files: &[SmallFile]) -> Result<(), PullError> {
+        let mut attempts = Attempts::new(name, self.options);
+        loop {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            let put = timeout(LONGEST_PUT, self.origin.put(name, files)).await;
+            match put.unwrap_or_else(|_| Err(self.silence())) {
+                Ok(()) => return Ok(()),
                 Err(trouble) => attempts.after(trouble, 0).await?,
             }
         }

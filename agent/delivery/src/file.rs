@@ -25,7 +25,7 @@ use crate::report::{FileReport, KnownBy};
 /// Part of a file fetched for its header; longer headers take a second request.
 const FRONT: u64 = 256 << 10;
 /// Longest sidecar taken: that of a model with 400,000 tensors.
-const MAX_SIDECAR: u64 = 64 << 20;
+pub(crate) const MAX_SIDECAR: u64 = 64 << 20;
 /// Longest wait for another process that pulls the same file.
 const WAIT: Duration = Duration::from_hours(1);
 
@@ -356,7 +356,8 @@ impl FilePull<'_> {
             .map_err(|failure| changed(failure, file))
     }
 
-    fn bytes(&self, file: &RemoteFile, range: Range<u64>) -> Result<Vec<u8>, PullError> {
+    /// The bytes of a range, which the caller knows to be short.
+    pub(crate) fn bytes(&self, file: &RemoteFile, range: Range<u64>) -> Result<Vec<u8>, PullError> {
         self.runtime.block_on(self.fetcher.bytes(file, range))
     }
 

@@ -6,7 +6,7 @@
 //! sidecar beside it; a fetched object counts under the name of its bytes, and a file is bound to its
 //! identities only when all of it is there and has the promised digest.
 //!
-//! [`pull`] is the entry. `origin` has the sources, `fetch` ranges with their retries and limits,
+//! [`pull`] is the entry, and [`push`] writes the sidecars. `origin` has the sources, `fetch` ranges with their retries and limits,
 //! `objects` fills the store, and `file` decides for a file.
 
 #![deny(
@@ -28,12 +28,15 @@ mod options;
 mod origin;
 mod pace;
 mod pull;
+mod push;
 mod report;
 mod selection;
+mod stored_file;
 
 pub use error::PullError;
 pub use listing::RemoteFile;
 pub use name::SourceName;
 pub use options::{DEFAULT_CONNECTIONS, PullOptions};
 pub use pull::{SourceListing, list, pull};
+pub use push::{PushReport, PushedSidecar, push};
 pub use report::{FileReport, KnownBy, PullReport};

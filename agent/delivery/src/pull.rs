@@ -55,7 +55,7 @@ pub fn list(source: &SourceName, options: &PullOptions) -> Result<SourceListing,
     })
 }
 
-fn runtime(options: &PullOptions) -> Result<Runtime, PullError> {
+pub(crate) fn runtime(options: &PullOptions) -> Result<Runtime, PullError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.threads.get().min(MAX_IO_THREADS))
         .thread_name("tetris-pull")
@@ -114,13 +114,14 @@ pub fn pull(
 }
 
 /// The pull of all files.
-struct ModelPull<'a> {
-    files: FilePull<'a>,
-    listing: &'a Listing,
+pub(crate) struct ModelPull<'a> {
+    pub(crate) files: FilePull<'a>,
+    pub(crate) listing: &'a Listing,
 }
 
 impl ModelPull<'_> {
-    fn run(&self, files: &[&RemoteFile]) -> Result<Vec<FileReport>, PullError> {
+    /// Pulls `files`, and returns what was done in any order.
+    pub(crate) fn run(&self, files: &[&RemoteFile]) -> Result<Vec<FileReport>, PullError> {
         // Indices and other small files first: what is wrong with them shows before the weights are fetched.
         let (weights, small): (Vec<_>, Vec<_>) = files
             .iter()

@@ -263,18 +263,32 @@ fn sample_places(size: u64, header: &Digest) -> Vec<(u64, u64)> {
 
 fn encode(source: &Source, manifest: &Manifest) -> Result<Vec<u8>, LoadFailure> {
     let identity = source.identity();
-    let header = header_digest(source, manifest.data_start.min(identity.size))?;
+    encode_of(source, identity.size, identity.mtime, manifest)
+}
+
+/// A sidecar of a file of `size` bytes whose manifest is `manifest`. `mtime` is the time of the file's last change,
+/// in seconds and nanoseconds; loads of a file with another time take no notice of the sidecar.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn encode_of(
+    file: &dyn ModelBytes,
+    size: u64,
+    mtime: (i64, i64),
+    manifest: &Manifest,
+) -> Result<Vec<u8>, LoadFailure> {
+    let header = header_digest(file, manifest.data_start.min(size))?;
     let encoded = manifest.encode();
     let mut bytes = Vec::with_capacity(HEAD_LEN + encoded.len() + 32);
     bytes.extend(MAGIC);
     bytes.extend(FORMAT_VERSION.to_le_bytes());
     bytes.extend([0; 4]);
-    bytes.extend(identity.size.to_le_bytes());
-    bytes.extend(identity.mtime.0.to_le_bytes());
-    bytes.extend((identity.mtime.1 as u32).to_le_bytes());
+    bytes.extend(size.to_le_bytes());
+    bytes.extend(mtime.0.to_le_bytes());
+    bytes.extend((mtime.1 as u32).to_le_bytes());
     bytes.extend([0; 4]);
     bytes.extend(header.0);
-    bytes.extend(sample_digest(source, identity.size, &header)?.0);
+    bytes.extend(sample_digest(file, size, &header)?.0);
     bytes.extend((encoded.len() as u64).to_le_bytes());
     bytes.extend(encoded);
     bytes.extend(Digest::of(&bytes).0);

@@ -15,12 +15,16 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 /// The commit of all repositories.
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+/// Largest body of a request in bytes.
+const MAX_BODY: usize = 32 << 20;
 /// Bytes of a body sent at a time.
 const PIECE: usize = 64 << 10;
 
@@ -182,6 +186,9 @@ impl ModelSite {
 
 async fn answer(State(state): State<Arc<Mutex<Inner>>>, request: Request) -> Response {
     let asked = asked(&request);
+    let is_head = request.method() == "HEAD";
+    let body = axum::body::to_bytes(request.into_body(), MAX_BODY).await;
+    let body = body.unwrap_or_default();
     let mut inner = state.lock().unwrap_or_else(PoisonError::into_inner);
     let number = inner.asked.len();
     inner.asked.push(asked.clone());
@@ -206,6 +213,12 @@ async fn answer(State(state): State<Arc<Mutex<Inner>>>, request: Request) -> Res
         return status(StatusCode::UNAUTHORIZED);
     }
     if let Some(rest) = asked.path.strip_prefix("/api/models/") {
+        if rest.contains("/preupload/") {
+            return preupload(&body);
+        }
+        if let Some((repo, _)) = rest.split_once("/commit/") {
+            return commit(&mut inner, repo, &asked.host, &body);
+        }
         return match rest.split_once("/tree/") {
             Some((repo, _)) => tree(&inner, repo),
             None => listing(&inner, rest.split("/revision/").next().unwrap()),
@@ -223,7 +236,7 @@ async fn answer(State(state): State<Arc<Mutex<Inner>>>, request: Request) -> Res
         return answer;
     }
     let (answer, sent) = file(&asked, &content, fault.as_ref(), of_hub);
-    if request.method() != "HEAD" {
+    if !is_head {
         inner.sent += sent;
     }
     answer
@@ -293,6 +306,48 @@ fn listing(inner: &Inner, repo: &str) -> Response {
     }
     let info = json!({ "id": repo, "sha": COMMIT, "siblings": siblings });
     Response::new(Body::from(info.to_string()))
+}
+
+/// The way in which each file of a commit is to be sent: within it.
+fn preupload(body: &[u8]) -> Response {
+    let asked: serde_json::Value = serde_json::from_slice(body).unwrap();
+    let files = asked["files"].as_array().unwrap();
+    let modes: Vec<_> = files
+        .iter()
+        .map(|file| json!({ "path": file["path"], "uploadMode": "regular", "shouldIgnore": false }))
+        .collect();
+    Response::new(Body::from(json!({ "files": modes }).to_string()))
+}
+
+/// Adds the files of a commit, which is a header and a line for each of them.
+fn commit(inner: &mut Inner, repo: &str, host: &str, body: &[u8]) -> Response {
+    let lines = body
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let mut lines = lines.map(|line| serde_json::from_slice::<serde_json::Value>(line).unwrap());
+    let header = lines.next().unwrap();
+    let parent = &header["value"]["parentCommit"];
+    if header["key"] != "header" || !(parent.is_null() || parent == COMMIT) {
+        return status(StatusCode::PRECONDITION_FAILED);
+    }
+    for line in lines {
+        let value = &line["value"];
+        assert_eq!(
+            (&line["key"], &value["encoding"]),
+            (&"file".into(), &"base64".into())
+        );
+        let path = format!(
+            "/{repo}/resolve/{COMMIT}/{}",
+            value["path"].as_str().unwrap()
+        );
+        let bytes = BASE64_STANDARD
+            .decode(value["content"].as_str().unwrap())
+            .unwrap();
+        inner.files.insert(path, Content::new(bytes.into()));
+    }
+    let url = format!("http://{host}/{repo}/commit/{COMMIT}");
+    let done = json!({ "success": true, "commitUrl": url, "commitOid": COMMIT });
+    Response::new(Body::from(done.to_string()))
 }
 
 /// A repository's files, as the hub's own client asks for them.

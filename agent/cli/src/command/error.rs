@@ -97,7 +97,9 @@ impl From<LoadError> for Error {
 impl From<PullError> for Error {
     fn from(error: PullError) -> Self {
         let code = match &error {
-            PullError::Name { .. } | PullError::Pattern { .. } => Code::Usage,
+            PullError::Name { .. } | PullError::Pattern { .. } | PullError::NotWritable { .. } => {
+                Code::Usage
+            }
             PullError::Load(_)
             | PullError::Digest { .. }
             | PullError::MissingShard { .. }

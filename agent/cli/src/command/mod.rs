@@ -28,6 +28,7 @@ mod pages;
 mod present;
 mod progress;
 mod pull;
+mod push;
 mod rm;
 mod savings;
 mod show;
@@ -143,6 +144,13 @@ Examples:
   tetris pull s3://models/llama --limit-rate 500M
   tetris pull hf://openai/whisper-large-v3 --include '*.safetensors'")]
     Pull(pull::PullArgs),
+    /// Write sidecars beside the models at a source, so that other nodes fetch only what they lack
+    ///
+    /// Pulls the safetensors files at SOURCE, a repository hf://, a bucket s3://, gs:// or az://, or a folder, and
+    /// writes FILE.tetris beside each FILE, as `tetris hash` does beside a file of this machine. A node with the
+    /// base of a fine-tune then fetches only the tensors that differ. Sidecars that are there and right stay.
+    #[command(long_about)]
+    Push(push::PushArgs),
     /// Run a program while models stay in the store
     ///
     /// The references live exactly as long as CMD. Signals, terminal and exit code are CMD's own. CMD
@@ -255,6 +263,7 @@ fn run(cli: Cli, out: &mut Output) -> Result {
         Command::Init(args) => init::run(&args, &location, out),
         Command::Load(args) => load::run(&args, &location, out),
         Command::Pull(args) => pull::run(&args, &location, out),
+        Command::Push(args) => push::run(&args, &location, out),
         Command::Exec(args) => exec::run(&args, &location),
         Command::Hash(args) => hash::run(&args, &location, out),
         Command::Ls(args) => ls::run(&args, &location, out),

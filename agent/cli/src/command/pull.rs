@@ -7,8 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::{Agent, LoadOptions};
 use tetris_delivery::{
-    DEFAULT_CONNECTIONS, FileReport, PullOptions, PullReport, SourceListing, SourceName,
+    DEFAULT_CONNECTIONS, FileReport, PullError, PullOptions, PullReport, SourceListing, SourceName,
 };
+use tetris_store_layout::Store;
 use tetris_units::size::{self, Bytes};
 
 use super::error::{Error, Result};
@@ -29,16 +30,23 @@ pub(crate) struct PullArgs {
     /// Sources of the models
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
-    /// Pull the files whose paths match, e.g. '*.safetensors'; without it all but hidden files and copies
+    /// Only list the files
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    fetch: FetchArgs,
+}
+
+/// Arguments of commands that fetch from a source.
+#[derive(Debug, Args)]
+pub(crate) struct FetchArgs {
+    /// Take the files whose paths match, e.g. '*.safetensors'; without it all but hidden files and copies
     /// of the weights in other formats
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
     /// Leave out the files whose paths match
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Only list the files
-    #[arg(long)]
-    list: bool,
     /// Ranges fetched at once
     #[arg(long, value_name = "N", default_value_t = connections())]
     connections: NonZeroUsize,
@@ -50,6 +58,19 @@ pub(crate) struct PullArgs {
     threads: Option<NonZeroUsize>,
 }
 
+impl FetchArgs {
+    pub(crate) fn options(&self) -> Result<PullOptions> {
+        let options = PullOptions::default().with_patterns(&self.include, &self.exclude)?;
+        let options = options
+            .with_connections(self.connections)
+            .with_bytes_per_second(self.limit_rate);
+        Ok(match self.threads {
+            Some(threads) => options.with_threads(threads),
+            None => options,
+        })
+    }
+}
+
 fn connections() -> NonZeroUsize {
     NonZeroUsize::new(DEFAULT_CONNECTIONS).unwrap_or(NonZeroUsize::MIN)
 }
@@ -59,20 +80,20 @@ fn parse_rate(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(rate).ok_or_else(|| "expected at least a byte per second, found 0".to_owned())
 }
 
+/// The sources by their names, as paths for messages. All names first: a misspelt one should not show after an
+/// hour.
+pub(crate) fn sources(names: &[String]) -> Result<Vec<(&Path, SourceName)>> {
+    let source = |name: &'_ String| name.parse::<SourceName>();
+    let named = names
+        .iter()
+        .map(|name| Ok((Path::new(name), source(name)?)));
+    named.collect()
+}
+
 /// Runs `pull`.
 pub(crate) fn run(args: &PullArgs, location: &StoreLocation, out: &mut Output) -> Result {
-    // All names first: a misspelt one should not show after an hour.
-    let names = args.sources.iter().map(String::as_str);
-    let sources = names
-        .map(|name| Ok((name, name.parse::<SourceName>()?)))
-        .collect::<Result<Vec<_>>>()?;
-    let options = PullOptions::default().with_patterns(&args.include, &args.exclude)?;
-    let mut options = options
-        .with_connections(args.connections)
-        .with_bytes_per_second(args.limit_rate);
-    if let Some(threads) = args.threads {
-        options = options.with_threads(threads);
-    }
+    let sources = sources(&args.sources)?;
+    let options = args.fetch.options()?;
     if args.list {
         return list(&sources, &options, out);
     }
@@ -80,9 +101,13 @@ pub(crate) fn run(args: &PullArgs, location: &StoreLocation, out: &mut Output) -
     let interruption = Interruption::watch(&agent)?;
     let mut pulled = Vec::new();
     let mut failed = Failures::default();
-    for (text, source) in &sources {
-        let path = Path::new(text);
-        match pull(source, &options, &agent, &interruption) {
+    for (path, source) in &sources {
+        let fetching = Fetching {
+            agent: &agent,
+            interruption: &interruption,
+            doing: "pulling",
+        };
+        match fetching.run(source, &options, tetris_delivery::pull) {
             Ok(report) => pulled.push((source, report)),
             // The others are pulled all the same.
             Err(error) => failed.add(path, error),
@@ -92,30 +117,47 @@ pub(crate) fn run(args: &PullArgs, location: &StoreLocation, out: &mut Output) -
     failed.end()
 }
 
-fn pull(
-    source: &SourceName,
-    options: &PullOptions,
-    agent: &Agent,
-    interruption: &Interruption,
-) -> Result<PullReport> {
-    let store = agent.store().ok_or_else(|| {
-        Error::message(
-            Code::NoStore,
-            "there is no store; make one with `tetris init`",
-        )
-    })?;
-    let shown = source.to_string();
-    let path = Path::new(&shown);
-    let progress = interruption.begin("pulling", path, Bar::of_load("pulling", path));
-    let options = options.clone().with_progress(progress);
-    let load = LoadOptions::default();
-    let make_room = |bytes| agent.make_room(bytes, &load);
-    let report = tetris_delivery::pull(source, store, &options, &make_room)?;
-    interruption.end();
-    Ok(report)
+/// A command that fetches from sources.
+pub(crate) struct Fetching<'a> {
+    pub(crate) agent: &'a Agent,
+    pub(crate) interruption: &'a Interruption,
+    /// What is done with a source, e.g. `pulling`.
+    pub(crate) doing: &'static str,
 }
 
-fn list(sources: &[(&str, SourceName)], options: &PullOptions, out: &mut Output) -> Result {
+impl Fetching<'_> {
+    /// Does `work` on a source, with progress, and with room made by the daemon where there is one.
+    pub(crate) fn run<T>(
+        &self,
+        source: &SourceName,
+        options: &PullOptions,
+        work: impl FnOnce(
+            &SourceName,
+            &Store,
+            &PullOptions,
+            &(dyn Fn(u64) -> bool + Sync),
+        ) -> Result<T, PullError>,
+    ) -> Result<T> {
+        let store = self.agent.store().ok_or_else(|| {
+            Error::message(
+                Code::NoStore,
+                "there is no store; make one with `tetris init`",
+            )
+        })?;
+        let shown = source.to_string();
+        let path = Path::new(&shown);
+        let bar = Bar::of_load(self.doing, path);
+        let progress = self.interruption.begin(self.doing, path, bar);
+        let options = options.clone().with_progress(progress);
+        let load = LoadOptions::default();
+        let make_room = |bytes| self.agent.make_room(bytes, &load);
+        let report = work(source, store, &options, &make_room)?;
+        self.interruption.end();
+        Ok(report)
+    }
+}
+
+fn list(sources: &[(&Path, SourceName)], options: &PullOptions, out: &mut Output) -> Result {
     let mut listings = Vec::new();
     for (_, source) in sources {
         listings.push((source, tetris_delivery::list(source, options)?));

@@ -17,6 +17,7 @@ mod leases;
 mod log;
 mod pull;
 mod pull_from;
+mod push;
 mod rm;
 mod similarity;
 mod site;

@@ -54,7 +54,7 @@ impl Hub {
 }
 
 /// The command with this hub and nothing of the tester's.
-fn of_hub(command: &mut Command, hub: &ModelSite) {
+pub fn of_hub(command: &mut Command, hub: &ModelSite) {
     for name in [
         "HF_TOKEN",
         "HF_TOKEN_PATH",

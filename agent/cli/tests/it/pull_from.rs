@@ -56,7 +56,13 @@ impl S3 {
     }
 
     fn pull(&self, site: &Site, source: &str) -> Command {
-        let mut pull = site.command(&["pull", source, "--format", "json"]);
+        self.with(site, &["pull", source])
+    }
+
+    /// The command, with this server and nothing of the tester's.
+    fn with(&self, site: &Site, args: &[&str]) -> Command {
+        let mut pull = site.command(args);
+        pull.args(["--format", "json"]);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("AWS_") {
                 pull.env_remove(name);
@@ -92,6 +98,9 @@ fn a_bucket_of_another_project_s_server_over_tls() {
     site.load(&model);
     write_model(&tuned.join("model.safetensors"), 1, Some(7));
     site.json(&["hash".as_ref(), tuned.join("model.safetensors").as_os_str()]);
+    let plain = content.join("plain");
+    std::fs::create_dir(&plain).unwrap();
+    write_model(&plain.join("model.safetensors"), 1, Some(8));
     let s3 = S3::start(&python, &content, site.dir());
     let keys = |pull: &mut Command| {
         pull.env("AWS_ACCESS_KEY_ID", "key")
@@ -126,6 +135,22 @@ fn a_bucket_of_another_project_s_server_over_tls() {
     let object = "s3://models/tuned/model.safetensors";
     let object = keys(&mut s3.pull(&site, object)).expect(0).json();
     assert_eq!(object["sources"][0]["bytes_fetched"], 0, "{object}");
+
+    // Sidecars by `push`, which another store with the base takes.
+    let pushed = keys(&mut s3.with(&site, &["push", "s3://models/plain"]))
+        .expect(0)
+        .json();
+    assert_eq!(pushed["sources"][0]["sidecars"][0]["new"], true, "{pushed}");
+    let other = Site::new();
+    other.load(&model);
+    let plain = keys(&mut s3.pull(&other, "s3://models/plain"))
+        .expect(0)
+        .json();
+    let file = &plain["sources"][0]["files"][0];
+    assert_eq!(
+        (&file["known_by"], &file["objects_new"]),
+        (&"sidecar".into(), &1.into())
+    );
 
     // Credentials of a profile.
     let profile = site.dir().join(".aws");
@@ -289,14 +314,16 @@ fn the_hub_s_own_client_agrees_with_ours() {
     hub.put_in_repo("org/m", "config.json", r#"{"model_type":"x"}"#);
     hub.put_in_repo("org/m", "sub/notes.txt", bytes(8, 1000));
     let cache = site.dir().join("hub");
+    // It also adds a file as `push` adds sidecars.
+    let script = "from huggingface_hub import HfApi, snapshot_download
+HfApi(token='t').upload_file(path_or_fileobj=b'x', path_in_repo='added.txt', repo_id='org/m')
+print(snapshot_download('org/m'))";
     let snapshot = Command::new(python)
-        .args([
-            "-c",
-            "from huggingface_hub import snapshot_download; print(snapshot_download('org/m'))",
-        ])
+        .args(["-c", script])
         .env("HF_ENDPOINT", hub.url())
         .env("HF_HOME", &cache)
         .env("HF_HUB_DISABLE_XET", "1")
+        .env("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         .output()
         .unwrap();
     assert!(snapshot.status.success(), "{snapshot:?}");
@@ -312,7 +339,15 @@ fn the_hub_s_own_client_agrees_with_ours() {
         .iter()
         .map(|file| file["path"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(paths, ["config.json", "model.safetensors", "sub/notes.txt"]);
+    assert_eq!(
+        paths,
+        [
+            "added.txt",
+            "config.json",
+            "model.safetensors",
+            "sub/notes.txt"
+        ]
+    );
     for path in &paths {
         assert!(snapshot.join(path).exists(), "{path}");
     }

@@ -17,7 +17,7 @@ use object_store::{
 use rustls::crypto::ring::default_provider;
 use url::Url;
 
-use super::{Body, aws_profile};
+use super::{Body, SmallFile, aws_profile};
 use crate::error::{PullError, Trouble, chain};
 use crate::listing::{Listing, MAX_FILES, RemoteFile};
 use crate::name::shown;
@@ -149,7 +149,7 @@ impl Bucket {
             range: Some(GetRange::Bounded(range)),
             ..GetOptions::default()
         };
-        let location = self.location(file);
+        let location = Self::location(&file.address)?;
         let address = file.address.clone();
         let answer = self.store.get_opts(&location, options).await;
         let answer = answer.map_err(|error| Self::trouble(&address, error))?;
@@ -167,14 +167,22 @@ impl Bucket {
             .boxed())
     }
 
-    fn location(&self, file: &RemoteFile) -> Path {
-        let is_object = self.folder.filename() == Some(file.path.as_str())
-            && file.address.ends_with(self.folder.as_ref());
-        if is_object {
-            return self.folder.clone();
+    pub(crate) async fn put(&self, files: &[SmallFile]) -> Result<(), Trouble> {
+        for file in files {
+            let location = Self::location(&file.address)?;
+            let put = self.store.put(&location, file.bytes.clone().into()).await;
+            put.map_err(|error| Self::trouble(&file.address, error))?;
         }
-        let parts = file.path.split('/');
-        parts.fold(self.folder.clone(), Path::join)
+        Ok(())
+    }
+
+    /// The object at `SCHEME://BUCKET/LOCATION`.
+    fn location(address: &str) -> Result<Path, PullError> {
+        let location = address.splitn(4, '/').nth(3).unwrap_or_default();
+        Path::parse(location).map_err(|error| PullError::Listing {
+            address: address.to_owned(),
+            problem: error.to_string(),
+        })
     }
 
     fn trouble(address: &str, error: Error) -> Trouble {
@@ -195,8 +203,8 @@ impl Bucket {
                 "set those of the provider in the environment, e.g. AWS_ACCESS_KEY_ID; AWS_SKIP_SIGNATURE=true for a public bucket",
             ),
             Error::PermissionDenied { .. } => refused(
-                "the credentials may not read it",
-                "give them the right to list the folder and to read its objects",
+                "the credentials do not allow it",
+                "give them the right to list the folder and to read its objects, and for a push to write them",
             ),
             Error::Precondition { .. } => Trouble::Final(PullError::Changed {
                 address: address.to_owned(),

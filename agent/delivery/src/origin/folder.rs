@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use tetris_loader::{LoadError, hub};
 
-use super::Body;
+use super::{Body, SmallFile};
 use crate::error::{PullError, Trouble};
 use crate::listing::{Listing, MAX_FILES, RemoteFile};
 
@@ -43,6 +43,21 @@ impl Folder {
             files.push(file(name, &self.path, &metadata));
         }
         Listing::new(&self.path.display().to_string(), None, files)
+    }
+
+    /// Writes files, each under another name first, so that none is seen half.
+    pub(crate) fn put(files: &[SmallFile]) -> Result<(), PullError> {
+        for file in files {
+            let path = Path::new(&file.address);
+            let partial = PathBuf::from(format!("{}.{}", file.address, std::process::id()));
+            let written =
+                fs::write(&partial, &file.bytes).and_then(|()| fs::rename(&partial, path));
+            written.map_err(|error| {
+                let _may_be_missing = fs::remove_file(&partial);
+                PullError::from(LoadError::io("write", path, error))
+            })?;
+        }
+        Ok(())
     }
 
     pub(crate) fn open(file: &RemoteFile, range: Range<u64>) -> Result<Body, PullError> {

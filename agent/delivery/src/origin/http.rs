@@ -107,6 +107,22 @@ impl HttpClient {
         answer.map_err(|error| trouble(url, error))
     }
 
+    /// Sends a body, and takes no notice of the answer but its status.
+    pub(crate) async fn post(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: String,
+    ) -> Result<(), Trouble> {
+        let request = self.client.post(url.clone()).headers(headers).body(body);
+        let answer = request.send().await.map_err(|error| trouble(url, error))?;
+        if answer.status().is_success() {
+            Ok(())
+        } else {
+            Err(self.refused(url, answer.status(), answer.headers()))
+        }
+    }
+
     /// The whole body of at most `limit` bytes.
     pub(crate) async fn whole(
         &self,

@@ -8,11 +8,15 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
+use serde_json::json;
 use url::Url;
 
-use super::Body;
 use super::http::{HttpClient, Remedies, bearer};
+use super::{Body, SmallFile};
 use crate::error::{PullError, Trouble};
 use crate::listing::{Listing, RemoteFile};
 use crate::options::PullOptions;
@@ -21,9 +25,12 @@ const ENDPOINT: &str = "https://huggingface.co";
 /// Largest listing in bytes: a file takes some 300.
 const MAX_LISTING: u64 = 32 << 20;
 
+/// Most bytes of a file in a commit; larger ones go to another store of the hub.
+const MAX_COMMITTED: usize = 10 << 20;
+
 const REMEDIES: Remedies = Remedies {
-    unauthorized: "set HF_TOKEN to a token that may read the repository, or check its name: the hub answers so for one that does not exist",
-    forbidden: "accept the terms on the model's page with the account of HF_TOKEN",
+    unauthorized: "set HF_TOKEN to a token that may read the repository, and for a push write it, or check its name: the hub answers so for one that does not exist",
+    forbidden: "accept the terms on the model's page with the account of HF_TOKEN; for a push, the token must be one that may write",
     missing: "check the name of the repository and the revision",
 };
 
@@ -150,6 +157,45 @@ impl Hub {
         })
     }
 
+    /// Adds files to the revision in one commit on the listed one.
+    pub(crate) async fn put(&self, files: &[SmallFile]) -> Result<(), Trouble> {
+        let commit = self.commit();
+        let summary = "Add sidecars of the weights";
+        let header = json!({ "summary": summary, "description": "", "parentCommit": commit });
+        let mut lines = vec![json!({ "key": "header", "value": header })];
+        for file in files {
+            if file.bytes.len() > MAX_COMMITTED {
+                return Err(Trouble::Final(PullError::Listing {
+                    address: file.address.clone(),
+                    problem: format!(
+                        "expected a sidecar of at most {MAX_COMMITTED} bytes, which is what the hub takes in a commit, found {}; upload the sidecar that `tetris hash` writes",
+                        file.bytes.len()
+                    ),
+                }));
+            }
+            let content = BASE64_STANDARD.encode(&file.bytes);
+            let value = json!({ "path": file.path, "encoding": "base64", "content": content });
+            lines.push(json!({ "key": "file", "value": value }));
+        }
+        let body: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
+        let mut parts = vec!["api", "models"];
+        parts.extend(self.repo_parts());
+        parts.extend(["commit", &self.revision]);
+        let mut headers = bearer(self.token.as_deref());
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-ndjson"),
+        );
+        self.client
+            .post(&self.url(&parts), headers, body.concat())
+            .await
+    }
+
+    fn commit(&self) -> Option<String> {
+        let commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        commit.clone()
+    }
+
     pub(crate) async fn open(&self, file: &RemoteFile, range: Range<u64>) -> Result<Body, Trouble> {
         let known = self.led_to().get(&file.path).cloned();
         if let Some(url) = known {
@@ -165,12 +211,7 @@ impl Hub {
                 Err(trouble) => return Err(trouble),
             }
         }
-        let commit = self
-            .commit
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let commit = commit.unwrap_or_else(|| self.revision.clone());
+        let commit = self.commit().unwrap_or_else(|| self.revision.clone());
         let mut parts = self.repo_parts();
         parts.extend(["resolve", &commit]);
         parts.extend(file.path.split('/'));

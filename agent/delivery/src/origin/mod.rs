@@ -22,6 +22,16 @@ use crate::options::PullOptions;
 /// Bytes of a range as they come. The last may be missing, or too many.
 pub(crate) type Body = BoxStream<'static, Result<Bytes, Trouble>>;
 
+/// A file to be written to a source.
+#[derive(Debug, Clone)]
+pub(crate) struct SmallFile {
+    /// Path below the source.
+    pub(crate) path: String,
+    /// Address, as of [`RemoteFile::address`].
+    pub(crate) address: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
 /// A source with its client.
 #[derive(Debug)]
 pub(crate) enum Origin {
@@ -61,6 +71,18 @@ impl Origin {
             Self::Registry(registry) => registry.list().await,
             Self::Web(web) => web.list().await,
             Self::Folder(folder) => Ok(folder.list()?),
+        }
+    }
+
+    /// Writes small files beside those of the source, by their paths. One attempt.
+    pub(crate) async fn put(&self, name: &str, files: &[SmallFile]) -> Result<(), Trouble> {
+        match self {
+            Self::Hub(hub) => hub.put(files).await,
+            Self::Bucket(bucket) => bucket.put(files).await,
+            Self::Folder(_) => Ok(folder::Folder::put(files)?),
+            Self::Registry(_) | Self::Web(_) => Err(Trouble::Final(PullError::NotWritable {
+                source_name: name.to_owned(),
+            })),
         }
     }
 
