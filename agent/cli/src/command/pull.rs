@@ -121,7 +121,7 @@ pub(crate) fn run(args: &PullArgs, location: &StoreLocation, out: &mut Output) -
 pub(crate) struct Fetching<'a> {
     pub(crate) agent: &'a Agent,
     pub(crate) interruption: &'a Interruption,
-    /// What is done with a source, e.g. `pulling`.
+    /// Word for the work on a source, e.g. `pulling`.
     pub(crate) doing: &'static str,
 }
 
