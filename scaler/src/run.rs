@@ -10,7 +10,7 @@ use tetris_scaler_core::{InventoryLimits, Settings};
 use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
 use tetris_service_kit::shutdown::{signals, until};
-use tetris_service_kit::tls_roots::{RootsError, roots_for};
+use tetris_tls_roots::{RootsError, roots_for};
 use thiserror::Error;
 use tokio::sync::watch;
 

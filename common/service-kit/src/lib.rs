@@ -16,7 +16,6 @@
 //! - `grpc` (feature `grpc`): connections of gRPC servers within limits
 //! - `token_reviews` (feature `token-reviews`): tokens that the API server decides about
 //! - `traces` (feature `traces`): spans of a process, sent to an OpenTelemetry collector
-//! - `tls_roots` (feature `tls-roots`): certificates that clients trust
 
 #![forbid(unsafe_code)]
 #![deny(
@@ -50,8 +49,6 @@ pub mod metrics;
 pub mod pace;
 pub mod service_manager;
 pub mod shutdown;
-#[cfg(feature = "tls-roots")]
-pub mod tls_roots;
 #[cfg(feature = "token-reviews")]
 pub mod token_reviews;
 #[cfg(feature = "traces")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use tetris_service_kit::tls_roots::{RootsError, roots_for};
+use tetris_tls_roots::{RootsError, roots_for};
 use thiserror::Error;
 
 use super::WATCH_SECONDS;

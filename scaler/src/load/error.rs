@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tetris_service_kit::tls_roots::RootsError;
+use tetris_tls_roots::RootsError;
 use thiserror::Error;
 
 /// The reason a load is unknown.

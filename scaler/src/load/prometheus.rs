@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use reqwest::{Certificate, Client, Url};
 use tetris_scaler_core::Rate;
-use tetris_service_kit::tls_roots::roots_for;
+use tetris_tls_roots::roots_for;
 use tokio::sync::Semaphore;
 
 use super::answer::{Refusal, by_pod, latency, total};

@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 33] = [
+const MAY: [(&str, &[&str]); 34] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
@@ -62,7 +62,8 @@ const MAY: [(&str, &[&str]); 33] = [
         ],
     ),
     ("tetris-conventions", &[]),
-    ("tetris-delivery", &["tetris-loader"]),
+    ("tetris-delivery", &["tetris-loader", "tetris-tls-roots"]),
+    ("tetris-tls-roots", &[]),
     ("tetris-units", &[]),
     ("tetris-allocator", &[]),
     ("tetris-python", &["tetris-agent", "tetris-cli"]),
@@ -90,6 +91,7 @@ const MAY: [(&str, &[&str]); 33] = [
             "tetris-loader",
             "tetris-sandbox",
             "tetris-service-kit",
+            "tetris-tls-roots",
             "tetris-units",
             "tetris-wire",
         ],
@@ -103,6 +105,7 @@ const MAY: [(&str, &[&str]); 33] = [
             "tetris-scaler-core",
             "tetris-scaler-profiler",
             "tetris-service-kit",
+            "tetris-tls-roots",
             "tetris-units",
         ],
     ),
@@ -115,6 +118,7 @@ const MAY: [(&str, &[&str]); 33] = [
             "tetris-scaler-core",
             "tetris-scaler-dispatch",
             "tetris-service-kit",
+            "tetris-tls-roots",
             "tetris-units",
         ],
     ),
@@ -137,11 +141,15 @@ const MAY: [(&str, &[&str]); 33] = [
     ("tetris-protocol-model", &[]),
     (
         "tetris-service-kit",
-        &["tetris-allocator", "tetris-conventions"],
+        &["tetris-allocator", "tetris-conventions", "tetris-tls-roots"],
     ),
     (
         "tetris-webhook",
-        &["tetris-conventions", "tetris-service-kit"],
+        &[
+            "tetris-conventions",
+            "tetris-service-kit",
+            "tetris-tls-roots",
+        ],
     ),
     ("tetris-deploy-tests", ANYTHING),
     ("tetris-fuzz-checks", ANYTHING),

@@ -11,10 +11,11 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, ClientConfigKey, ClientOptions, Error, GetOptions, GetRange, ObjectMeta,
-    ObjectStore, ObjectStoreExt, RetryConfig,
+    BackoffConfig, Certificate, ClientConfigKey, ClientOptions, Error, GetOptions, GetRange,
+    ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig,
 };
 use rustls::crypto::ring::default_provider;
+use tetris_tls_roots::roots_for;
 use url::Url;
 
 use super::{Body, SmallFile, aws_profile};
@@ -46,32 +47,32 @@ impl Bucket {
         // For the process: a provider installed before is as good.
         let _installed = default_provider().install_default();
         let name = shown(url);
-        let failed = |error: Error| PullError::Client {
+        let invalid = |problem: String| PullError::Client {
             source_name: name.clone(),
-            problem: error.to_string(),
+            problem,
         };
-        let client = |allow_http: bool| {
-            ClientOptions::new()
-                .with_allow_http(allow_http)
-                // A range takes as long as it makes progress, which `fetch` looks after.
-                .with_timeout_disabled()
-                .with_connect_timeout(Duration::from_secs(10))
-                .with_pool_max_idle_per_host(options.connections.get())
-        };
+        let failed = |error: Error| invalid(error.to_string());
+        let roots = roots_for("https:").map_err(|error| invalid(error.to_string()))?;
+        let roots = roots
+            .iter()
+            .filter_map(|root| Certificate::from_der(root).ok());
+        let client = ClientOptions::new()
+            .with_no_system_certificates(true)
+            // A range takes as long as it makes progress, which `fetch` looks after.
+            .with_timeout_disabled()
+            .with_connect_timeout(Duration::from_secs(10))
+            .with_pool_max_idle_per_host(options.connections.get());
+        let client = roots.fold(client, ClientOptions::with_root_certificate);
         let mut endpoint = String::new();
         let store: Arc<dyn ObjectStore> = match url.scheme() {
             "gs" => {
                 let builder = GoogleCloudStorageBuilder::from_env().with_url(name.as_str());
-                let builder = builder
-                    .with_client_options(client(false))
-                    .with_retry(retry());
+                let builder = builder.with_client_options(client).with_retry(retry());
                 Arc::new(builder.build().map_err(failed)?)
             }
             "az" => {
                 let builder = MicrosoftAzureBuilder::from_env().with_url(name.as_str());
-                let builder = builder
-                    .with_client_options(client(false))
-                    .with_retry(retry());
+                let builder = builder.with_client_options(client).with_retry(retry());
                 Arc::new(builder.build().map_err(failed)?)
             }
             _ => {
@@ -80,10 +81,11 @@ impl Bucket {
                 endpoint = builder.get_config_value(&key).unwrap_or_default();
                 let key = AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp);
                 let allowed = builder.get_config_value(&key).as_deref() == Some("true");
+                // As for the AWS command, an endpoint without TLS is meant.
+                let allow_http = allowed || endpoint.starts_with("http://");
                 let builder = builder
                     .with_url(name.as_str())
-                    // As for the AWS command, an endpoint without TLS is meant.
-                    .with_client_options(client(allowed || endpoint.starts_with("http://")))
+                    .with_client_options(client.with_allow_http(allow_http))
                     .with_retry(retry());
                 Arc::new(builder.build().map_err(failed)?)
             }

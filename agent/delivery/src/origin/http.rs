@@ -8,8 +8,9 @@ use reqwest::header::{
     AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, RANGE, RETRY_AFTER,
 };
 use reqwest::redirect::Policy;
-use reqwest::{Response, StatusCode};
+use reqwest::{Certificate, Response, StatusCode};
 use rustls::crypto::ring::default_provider;
+use tetris_tls_roots::roots_for;
 use url::Url;
 
 use super::Body;
@@ -64,7 +65,7 @@ impl HttpClient {
     ) -> Result<Self, PullError> {
         // For the process: a provider installed before is as good.
         let _installed = default_provider().install_default();
-        let client = reqwest::Client::builder()
+        let mut client = reqwest::Client::builder()
             .user_agent(concat!("tetris/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)
             .pool_max_idle_per_host(options.connections.get())
@@ -72,12 +73,20 @@ impl HttpClient {
             // Headers with credentials stay behind where a redirect leads to another host.
             .redirect(Policy::limited(REDIRECTS))
             .http1_only()
-            .no_gzip()
-            .build();
-        let client = client.map_err(|error| PullError::Client {
+            .no_gzip();
+        let failed = |problem: String| PullError::Client {
             source_name: shown(base),
-            problem: chain(&error.without_url()),
-        })?;
+            problem,
+        };
+        let roots = roots_for(base.as_str()).map_err(|error| failed(error.to_string()))?;
+        if !roots.is_empty() {
+            let roots = roots
+                .iter()
+                .filter_map(|root| Certificate::from_der(root).ok());
+            client = client.tls_certs_only(roots);
+        }
+        let client = client.build();
+        let client = client.map_err(|error| failed(chain(&error.without_url())))?;
         Ok(Self { client, remedies })
     }
 

@@ -110,7 +110,7 @@ impl Web {
     }
 }
 
-/// Returns true for an address of this machine, to which a token takes no network.
+/// Returns true for an address of this machine: a token for it takes no network.
 fn is_of_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

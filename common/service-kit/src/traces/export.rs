@@ -9,13 +9,13 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
+use tetris_tls_roots::{RootsError, roots_for};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tonic::transport::{ClientTlsConfig, Uri};
 
 use super::queue::Spans;
 use crate::logs::LogError;
-use crate::tls_roots::{RootsError, roots_for};
 
 /// Most spans of one message.
 const BATCH: usize = 512;

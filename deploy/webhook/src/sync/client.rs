@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::config::InferConfigError;
 use kube::{Client, Config};
-use tetris_service_kit::tls_roots::{RootsError, roots_for};
+use tetris_tls_roots::{RootsError, roots_for};
 use thiserror::Error;
 
 /// Timeout of a request for one of the small objects here.
