@@ -184,7 +184,17 @@ impl HttpClient {
         size: u64,
         version: Option<&str>,
     ) -> Result<Part, Trouble> {
-        let answer = self.get(url, headers, Some(&range)).await?;
+        let answer = match self.get(url, headers, Some(&range)).await {
+            // Stores of hubs give this status within a file, too, when they are in trouble.
+            Err(Trouble::Final(PullError::Changed {
+                expected, found, ..
+            })) => {
+                return Err(Trouble::passing(format!(
+                    "expected {expected}, found {found}"
+                )));
+            }
+            answer => answer?,
+        };
         let headers = answer.headers();
         let changed = |expected: String, found: String| PullError::Changed {
             address: shown(url),

@@ -76,6 +76,15 @@ fn a_busy_server_is_asked_again_after_the_time_it_names() {
 }
 
 #[test]
+fn a_range_that_is_refused_within_the_file_is_asked_for_again() {
+    let world = World::new();
+    let refused = |_: &Asked, before: usize| (before == 1).then_some(Fault::Status(416, None));
+    world.site.misbehave(refused);
+    world.pull_one("m.safetensors");
+    world.assert_loads_from_the_store();
+}
+
+#[test]
 fn attempts_at_a_broken_server_end() {
     let error = error(|_, _| Some(Fault::Status(500, None)));
     assert!(
