@@ -206,6 +206,33 @@ fn what_the_hub_promises_is_proved() {
 }
 
 #[test]
+fn a_proxy_of_the_environment_is_asked() {
+    let site = Site::new();
+    let model = site.fixture.model("m.safetensors", 1);
+    let proxy = ModelSite::new();
+    proxy.put("m.safetensors", std::fs::read(&model).unwrap());
+    // A host that no one has: only the proxy can answer for it.
+    let mut pull = site.command(&["pull", "http://models.invalid/files/m.safetensors"]);
+    for name in [
+        "HTTP_PROXY",
+        "NO_PROXY",
+        "no_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ] {
+        pull.env_remove(name);
+    }
+    run(pull.env("http_proxy", proxy.url())).expect(0);
+    assert!(
+        proxy
+            .take_asked()
+            .iter()
+            .all(|asked| asked.host == "models.invalid")
+    );
+    assert_eq!(site.load(&model)["models"][0]["bytes_new"], 0);
+}
+
+#[test]
 fn unknown_sources_and_patterns_are_errors_of_usage() {
     let site = Site::new();
     for args in [
