@@ -22,8 +22,8 @@ use crate::objects::{ObjectFetch, ObjectsError, WantedObject, changed};
 use crate::options::PullOptions;
 use crate::report::{FileReport, KnownBy};
 
-/// Part of a file fetched for its header; longer headers take a second request.
-const FRONT: u64 = 256 << 10;
+/// Part of a file fetched for its header, which has some 120 bytes for each tensor. Longer ones take a second request.
+const FRONT: u64 = 64 << 10;
 /// Longest sidecar taken: that of a model with 400,000 tensors.
 pub(crate) const MAX_SIDECAR: u64 = 64 << 20;
 /// Longest wait for another process that pulls the same file.

@@ -127,15 +127,17 @@ impl Bucket {
     }
 
     fn file(&self, path: String, object: &ObjectMeta) -> RemoteFile {
-        let version = object.version.as_ref().or(object.e_tag.as_ref());
-        let strong = version.filter(|version| !version.starts_with("W/"));
+        // Not the version that some providers have besides: a condition on a range needs the tag. Listings have it
+        // without the quotes of other answers.
+        let tag = object.e_tag.as_deref().filter(|tag| !tag.starts_with("W/"));
+        let tag = tag.map(|tag| tag.trim_matches('"'));
         let scheme = self.name.split("://").next().unwrap_or_default();
         let bucket = self.name.split('/').nth(2).unwrap_or_default();
         RemoteFile {
             path,
             size: object.size,
             sha256: None,
-            version: strong.map(|version| format!("{} {version}", self.endpoint)),
+            version: tag.map(|tag| format!("{} {tag}", self.endpoint)),
             modified: Some(object.last_modified.into()),
             address: format!("{scheme}://{bucket}/{}", object.location),
         }
@@ -147,7 +149,7 @@ impl Bucket {
             .as_deref()
             .and_then(|version| version.split_once(' '));
         let options = GetOptions {
-            if_match: tag.map(|(_, tag)| tag.to_owned()),
+            if_match: tag.map(|(_, tag)| format!("\"{tag}\"")),
             range: Some(GetRange::Bounded(range)),
             ..GetOptions::default()
         };
