@@ -233,6 +233,26 @@ fn a_proxy_of_the_environment_is_asked() {
 }
 
 #[test]
+fn a_source_without_tls_needs_no_authorities() {
+    let site = Site::new();
+    let server = ModelSite::new();
+    server.put("notes.txt", "x");
+    // As in an image of nothing but the program, which has no certificates.
+    let mut pull = site.command(&["pull", &server.file_url("notes.txt")]);
+    pull.env_remove("SSL_CERT_DIR");
+    run(pull.env("SSL_CERT_FILE", "/nowhere")).expect(0);
+    let mut pull = site.command(&["pull", "https://localhost:1/notes.txt"]);
+    pull.env_remove("SSL_CERT_DIR");
+    let refused = run(pull.env("SSL_CERT_FILE", "/nowhere")).expect(1);
+    assert!(
+        refused
+            .stderr
+            .contains("SSL_CERT_FILE: expected certificates"),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn unknown_sources_and_patterns_are_errors_of_usage() {
     let site = Site::new();
     for args in [

@@ -65,7 +65,7 @@ impl HttpClient {
     ) -> Result<Self, PullError> {
         // For the process: a provider installed before is as good.
         let _installed = default_provider().install_default();
-        let mut client = reqwest::Client::builder()
+        let client = reqwest::Client::builder()
             .user_agent(concat!("tetris/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)
             .pool_max_idle_per_host(options.connections.get())
@@ -78,13 +78,17 @@ impl HttpClient {
             source_name: shown(base),
             problem,
         };
-        let roots = roots_for(base.as_str()).map_err(|error| failed(error.to_string()))?;
-        if !roots.is_empty() {
-            let roots = roots
-                .iter()
-                .filter_map(|root| Certificate::from_der(root).ok());
-            client = client.tls_certs_only(roots);
-        }
+        let roots = match roots_for("https:") {
+            Ok(roots) => roots,
+            // Without TLS none is needed, and a redirect to a server with it fails with its certificate.
+            Err(_) if base.scheme() == "http" => Vec::new(),
+            Err(error) => return Err(failed(error.to_string())),
+        };
+        // Not those that the library looks for by itself: it makes no client where the system has none.
+        let roots = roots
+            .iter()
+            .filter_map(|root| Certificate::from_der(root).ok());
+        let client = client.tls_certs_only(roots);
         let client = client.build();
         let client = client.map_err(|error| failed(chain(&error.without_url())))?;
         Ok(Self { client, remedies })
