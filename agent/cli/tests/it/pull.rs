@@ -233,6 +233,23 @@ fn a_proxy_of_the_environment_is_asked() {
 }
 
 #[test]
+fn a_repository_of_very_many_files_is_refused_by_its_listing() {
+    let site = Site::new();
+    let hub = ModelSite::new();
+    for number in 0..=10_000 {
+        hub.put_in_repo(REPO, &format!("{number}.json"), "{}");
+    }
+    let mut pull = site.command(&["pull", "hf://org/m"]);
+    of_hub(&mut pull, &hub);
+    let refused = run(&mut pull).expect(1);
+    assert!(
+        refused.stderr.contains("more than 10000 files"),
+        "{refused:?}"
+    );
+    assert_eq!(hub.take_asked().len(), 1);
+}
+
+#[test]
 fn a_source_without_tls_needs_no_authorities() {
     let site = Site::new();
     let server = ModelSite::new();
