@@ -163,7 +163,7 @@ impl FilePull<'_> {
         let to_fetch: u64 = missing.iter().map(|wanted| wanted.job.len()).sum();
         self.fetcher.count_done(file.size.saturating_sub(to_fetch));
         let new = missing.len();
-        let fetched = match self.objects(file, None).run(&missing) {
+        let fetched = match self.objects(file, &[], None).run(&missing) {
             Ok(fetched) => fetched,
             Err(ObjectsError::Mismatch) => return Ok(None),
             Err(ObjectsError::Pull(error)) => return Err(error),
@@ -178,6 +178,7 @@ impl FilePull<'_> {
     fn objects<'f>(
         &'f self,
         file: &'f RemoteFile,
+        front: &'f [u8],
         journal: Option<&'f Journal<'f>>,
     ) -> ObjectFetch<'f> {
         ObjectFetch {
@@ -188,6 +189,7 @@ impl FilePull<'_> {
             threads: self.options.threads.get(),
             connections: self.options.connections.get(),
             make_room: self.make_room,
+            front,
             journal,
         }
     }
@@ -269,7 +271,7 @@ impl FilePull<'_> {
     /// Reads an unknown file, except for the objects of an earlier attempt.
     fn read(&self, file: &RemoteFile) -> Result<PulledFile, PullError> {
         let before = self.fetcher.fetched();
-        let planned = self.plan(file)?;
+        let (planned, front) = self.plan(file)?;
         let journal = Journal::of(file, self.store);
         let jobs = &planned.plan.jobs;
         let noted = |job: &Job| journal.object(job.run_at()?, job.len());
@@ -289,7 +291,7 @@ impl FilePull<'_> {
             .map(|object| object.object.len)
             .sum();
         self.fetcher.count_done(known);
-        let fetched = match self.objects(file, Some(&journal)).run(&wanted) {
+        let fetched = match self.objects(file, &front, Some(&journal)).run(&wanted) {
             Ok(fetched) => fetched,
             Err(ObjectsError::Pull(error)) => return Err(error),
             // No name is expected of these.
@@ -325,9 +327,10 @@ impl FilePull<'_> {
         Ok(read)
     }
 
-    fn plan(&self, file: &RemoteFile) -> Result<PlannedFile, PullError> {
+    /// The objects to make of a file, and the first bytes of it, which were fetched for that.
+    fn plan(&self, file: &RemoteFile) -> Result<(PlannedFile, Vec<u8>), PullError> {
         if file.kind() == ManifestKind::File {
-            return Ok(PlannedFile::whole(file.size));
+            return Ok((PlannedFile::whole(file.size), Vec::new()));
         }
         let mut raw = self.bytes(file, 0..file.size.min(FRONT))?;
         let json_len = raw.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
@@ -352,8 +355,9 @@ impl FilePull<'_> {
         let more = |range| self.bytes(file, range);
         let parts = FetchedParts::new(&file.address, parts, &more);
         let threads = self.options.threads.get();
-        PlannedFile::of_header(header, header_bytes, file.size, &parts, threads)
-            .map_err(|failure| changed(failure, file))
+        let planned = PlannedFile::of_header(header, header_bytes, file.size, &parts, threads)
+            .map_err(|failure| changed(failure, file))?;
+        Ok((planned, parts.into_front()))
     }
 
     /// The bytes of a range, which the caller knows to be short.

@@ -34,6 +34,11 @@ impl<'f> FetchedParts<'f> {
         }
     }
 
+    /// The part at the beginning of the file; empty where there is none.
+    pub(crate) fn into_front(mut self) -> Vec<u8> {
+        self.parts.remove(&0).unwrap_or_default()
+    }
+
     fn part(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let (begin, part) = self.parts.range(..=offset).next_back()?;
         let begin = usize::try_from(offset - begin).ok()?;

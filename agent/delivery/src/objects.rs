@@ -38,6 +38,8 @@ pub(crate) struct ObjectFetch<'a> {
     pub(crate) connections: usize,
     /// Called when the store is full, with the number of bytes needed; true when some were freed.
     pub(crate) make_room: &'a (dyn Fn(u64) -> bool + Sync),
+    /// First bytes of the file, which are in memory.
+    pub(crate) front: &'a [u8],
     /// Notes of objects that no manifest names yet.
     pub(crate) journal: Option<&'a Journal<'a>>,
 }
@@ -240,8 +242,14 @@ impl<'a> Sweep<'_, 'a> {
             self.fetch.fetcher.count_done(bytes.len() as u64);
             writing.take(bytes)
         };
+        let len_of_front = self.fetch.front.len() as u64;
+        let known = range.start.min(len_of_front)..range.end.min(len_of_front);
+        let known = known.start as usize..known.end as usize;
+        let known = self.fetch.front.get(known).unwrap_or_default();
+        take(known)?;
+        let rest = range.start + known.len() as u64..range.end;
         let fetcher = self.fetch.fetcher;
-        fetcher.each(self.fetch.file, range, &mut take).await?;
+        fetcher.each(self.fetch.file, rest, &mut take).await?;
         let digests = writing.digests;
         self.end(task, wanted, making, (staging, digests), at)
     }
