@@ -15,8 +15,9 @@ use crate::records::millis;
 pub const DECLARATIONS_EVERY: Duration = Duration::from_secs(10);
 /// Age from which the broker takes declarations for stale.
 pub const DECLARATIONS_OLD: Duration = Duration::from_secs(30);
-/// Maximum length of the declarations as JSON, in bytes.
-pub const DECLARATIONS_BYTES: usize = 16 << 20;
+/// Maximum length of the declarations as JSON, in bytes: 16 KiB for each of 256 pods. Both processes have it in memory a few times
+/// over, and `cluster` ships with 64 MiB.
+pub const DECLARATIONS_BYTES: usize = 4 << 20;
 
 /// All declarations at one moment, a [`WarmSet`]: `PUT /declarations` of the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
