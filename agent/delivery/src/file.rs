@@ -8,8 +8,8 @@ use tetris_loader::header::{Header, HeaderError, LENGTH_FIELD_LEN, MAX_HEADER_LE
 use tetris_loader::sidecar::Sidecar;
 use tetris_loader::{Job, MapLimit, ModelBytes, PlannedFile, jobs_of_manifest, map_objects};
 use tetris_store_layout::{
-    Access, CreationLock, Digest, IdentityKey, Manifest, ManifestId, ManifestKind, Mapping,
-    ObjectRef, PublishOutcome, Published, Store,
+    Access, CreationLock, Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind,
+    Mapping, ObjectRef, PublishOutcome, Published, Store,
 };
 use tokio::runtime::Handle;
 
@@ -57,8 +57,9 @@ pub(crate) struct Unbound {
     noted: Vec<(u64, u64)>,
 }
 
-/// A manifest whose objects are all there.
+/// The objects of a manifest, which are all there.
 struct Completed {
+    /// In the order of the manifest.
     objects: Vec<Mapping>,
     new: usize,
 }
@@ -75,9 +76,7 @@ impl FilePull<'_> {
         if file.size == 0 {
             return Ok(pulled(file, KnownBy::Reading, None, 0));
         }
-        if let Some(known) = self.known(file)? {
-            return Ok(known);
-        }
+        // A known file is not waited for: two pulls that complete it at once fetch the same objects.
         let lock = file.keys().next().and_then(|key| {
             let is_known = || matches!(self.store.look_up(&key), Ok(Some(_)));
             self.store.creation_lock(&key.id().0, WAIT, is_known)
@@ -100,19 +99,22 @@ impl FilePull<'_> {
             let Some((id, manifest)) = self.manifest_of(file, &key) else {
                 continue;
             };
+            let known_by = match key.by {
+                IdentityBy::Sha256 { .. } => KnownBy::Sha256,
+                _ => KnownBy::Version,
+            };
             let Some(completed) = self.complete(file, &manifest)? else {
                 tracing::warn!(
                     address = file.address,
                     "the file is not what the store knows by that name; it is read again"
                 );
-                self.store.unbind(&key)?;
+                // A digest was proved before: then the source does not keep its promise, and others do.
+                if known_by == KnownBy::Version {
+                    self.store.unbind(&key)?;
+                }
                 continue;
             };
             self.store.touch_manifest(id);
-            let known_by = match key.by {
-                tetris_store_layout::IdentityBy::Sha256 { .. } => KnownBy::Sha256,
-                _ => KnownBy::Version,
-            };
             let mut known = pulled(file, known_by, Some(id), self.fetcher.fetched() - before);
             known.report.objects = completed.objects.len();
             known.report.new_objects = completed.new;
@@ -169,10 +171,8 @@ impl FilePull<'_> {
             Err(ObjectsError::Pull(error)) => return Err(error),
         };
         let fetched = fetched.into_iter().map(|published| published.mapping);
-        Ok(Some(Completed {
-            objects: present.into_iter().flatten().chain(fetched).collect(),
-            new,
-        }))
+        let objects = filled(present, fetched);
+        Ok(Some(Completed { objects, new }))
     }
 
     fn objects<'f>(
@@ -186,8 +186,7 @@ impl FilePull<'_> {
             store: self.store,
             file,
             runtime: self.runtime,
-            threads: self.options.threads.get(),
-            connections: self.options.connections.get(),
+            options: self.options,
             make_room: self.make_room,
             front,
             journal,
@@ -233,32 +232,19 @@ impl FilePull<'_> {
         parts
             .read_at(&mut header, 0)
             .map_err(|failure| changed(failure, file))?;
-        let refs: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
         let Some(completed) = self.complete(file, &manifest)? else {
             return ignored("it names other bytes than the file has");
         };
         let fetched = self.fetcher.fetched() - before;
-        // In the manifest's order: the fetched ones came last.
-        let mapped = map_objects(
-            self.store,
-            &refs,
-            Access::ReadOnly,
-            self.options.threads.get(),
-            &MapLimit::default(),
-        );
-        drop(completed.objects);
-        let Some(mapped) = mapped.into_iter().collect::<Option<Vec<_>>>() else {
-            return ignored("its objects were reclaimed meanwhile");
-        };
         if let Some(expected) = file.sha256
-            && sha256(&manifest, &header, &mapped) != expected
+            && sha256(&manifest, &header, &completed.objects) != expected
         {
             return ignored("the objects that it names do not have the file's SHA-256");
         }
         let mut by_sidecar = pulled(file, KnownBy::Sidecar, Some(manifest.id()), fetched);
-        by_sidecar.report.objects = mapped.len();
+        by_sidecar.report.objects = completed.objects.len();
         by_sidecar.report.new_objects = completed.new;
-        by_sidecar.objects = mapped;
+        by_sidecar.objects = completed.objects;
         by_sidecar.unbound = Some(Unbound {
             manifest,
             header,
@@ -275,7 +261,7 @@ impl FilePull<'_> {
         let journal = Journal::of(file, self.store);
         let jobs = &planned.plan.jobs;
         let noted = |job: &Job| journal.object(job.run_at()?, job.len());
-        let mut objects: Vec<Option<Published>> = jobs.iter().map(noted).collect();
+        let objects: Vec<Option<Published>> = jobs.iter().map(noted).collect();
         let wanted: Vec<WantedObject<'_>> = jobs
             .iter()
             .zip(&objects)
@@ -297,11 +283,7 @@ impl FilePull<'_> {
             // No name is expected of these.
             Err(ObjectsError::Mismatch) => return Err(other_bytes(file)),
         };
-        let places = objects.iter_mut().filter(|object| object.is_none());
-        for (place, object) in places.zip(fetched) {
-            *place = Some(object);
-        }
-        let objects: Vec<Published> = objects.into_iter().flatten().collect();
+        let objects = filled(objects, fetched);
         let noted: Vec<_> = jobs
             .iter()
             .filter_map(|job| Some((job.run_at()?, job.len())))
@@ -343,11 +325,8 @@ impl FilePull<'_> {
             source,
         });
         let header = header.map_err(tetris_loader::LoadError::from)?;
-        let small = PlannedFile::small_tensors(&header);
-        let (front, small): (Vec<_>, Vec<_>) = small
-            .into_iter()
-            .partition(|range| range.end <= raw.len() as u64);
-        drop(front);
+        let mut small = PlannedFile::small_tensors(&header);
+        small.retain(|range| range.end > raw.len() as u64);
         let mut parts = self.parts(file, small)?;
         let header_bytes = raw.get(..header.data_start as usize).unwrap_or_default();
         let header_bytes = header_bytes.to_vec();
@@ -381,9 +360,9 @@ impl PulledFile {
         let Some(unbound) = self.unbound.take() else {
             return Ok(self);
         };
-        let file = &self.report.file;
+        let file = self.report.file.clone();
         let forget = || {
-            let journal = Journal::of(file, store);
+            let journal = Journal::of(&file, store);
             for &(at, len) in &unbound.noted {
                 journal.remove(at, len);
             }
@@ -401,20 +380,15 @@ impl PulledFile {
                     let _may_stay = store.reclaim(object);
                 }
                 return Err(PullError::Digest {
-                    address: file.address.clone(),
+                    address: file.address,
                     expected: Digest(expected).to_string(),
                     found: Digest(computed).to_string(),
                 });
             }
         }
         if unbound.manifest.objects.is_empty() {
-            return Ok(Self {
-                report: FileReport {
-                    manifest: None,
-                    ..self.report
-                },
-                ..self
-            });
+            self.report.manifest = None;
+            return Ok(self);
         }
         let id = store.publish_manifest(&unbound.manifest)?;
         for key in file.keys() {
@@ -425,6 +399,15 @@ impl PulledFile {
         self.lock = None;
         Ok(self)
     }
+}
+
+/// `places` with `others` where there is nothing, in their order.
+fn filled<T>(places: Vec<Option<T>>, others: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut others = others.into_iter();
+    let places = places.into_iter();
+    places
+        .filter_map(|place| place.or_else(|| others.next()))
+        .collect()
 }
 
 /// SHA-256 of a file, from its header and its mapped objects.
@@ -455,7 +438,7 @@ fn pulled(
         report: FileReport {
             file: file.clone(),
             known_by,
-            manifest: manifest.map(|id| id.to_string()),
+            manifest,
             fetched,
             objects: 0,
             new_objects: 0,

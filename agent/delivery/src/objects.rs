@@ -18,6 +18,7 @@ use crate::fetch::Fetcher;
 use crate::journal::Journal;
 use crate::listing::RemoteFile;
 use crate::memory::FetchedParts;
+use crate::options::PullOptions;
 
 /// Segments of an object that one request brings: 32 MiB. Shorter ranges wait for the first byte more often
 /// than for the others; longer ones leave connections idle at the end.
@@ -34,8 +35,7 @@ pub(crate) struct ObjectFetch<'a> {
     pub(crate) store: &'a Store,
     pub(crate) file: &'a RemoteFile,
     pub(crate) runtime: &'a Handle,
-    pub(crate) threads: usize,
-    pub(crate) connections: usize,
+    pub(crate) options: &'a PullOptions,
     /// Called when the store is full, with the number of bytes needed; true when some were freed.
     pub(crate) make_room: &'a (dyn Fn(u64) -> bool + Sync),
     /// First bytes of the file, which are in memory.
@@ -165,8 +165,8 @@ impl<'a> ObjectFetch<'a> {
             next: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
         };
-        let threads = self.threads.min(tasks.len()).max(1);
-        let per_thread = self.connections.div_ceil(threads);
+        let threads = self.options.threads.get().min(tasks.len()).max(1);
+        let per_thread = self.options.connections.get().div_ceil(threads);
         threads::run(threads, || self.runtime.block_on(sweep.work(per_thread)))?;
         let published = making.into_iter().map(|making| {
             let making = making.into_inner().unwrap_or_else(PoisonError::into_inner);

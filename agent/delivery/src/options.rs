@@ -9,7 +9,10 @@ use tetris_loader::ProgressFn;
 use crate::error::PullError;
 
 /// Connections of a pull where nothing else is said.
-pub const DEFAULT_CONNECTIONS: usize = 16;
+pub const DEFAULT_CONNECTIONS: NonZeroUsize = match NonZeroUsize::new(16) {
+    Some(connections) => connections,
+    None => NonZeroUsize::MIN,
+};
 
 /// Options of a pull.
 #[derive(Debug, Clone)]
@@ -99,7 +102,7 @@ impl Default for PullOptions {
         Self {
             include: Vec::new(),
             exclude: Vec::new(),
-            connections: NonZeroUsize::new(DEFAULT_CONNECTIONS).unwrap_or(NonZeroUsize::MIN),
+            connections: DEFAULT_CONNECTIONS,
             bytes_per_second: None,
             stall: Duration::from_secs(30),
             attempts: 6,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tetris_loader::hub;
 use tetris_store_layout::{ManifestKind, Mapping, Store};
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 
 use crate::error::PullError;
 use crate::fetch::Fetcher;
@@ -42,21 +42,32 @@ pub struct SourceListing {
 /// # Errors
 /// When the source cannot be listed, or nothing of it would be pulled.
 pub fn list(source: &SourceName, options: &PullOptions) -> Result<SourceListing, PullError> {
-    let runtime = runtime(options)?;
-    let origin = Origin::new(source, options)?;
-    let fetcher = Fetcher::new(&origin, options);
-    let name = source.to_string();
-    let listing = runtime.block_on(fetcher.list(&name))?;
-    let selection = Selection::new(&name, &listing, options)?;
-    Ok(SourceListing {
-        revision: listing.revision.clone(),
-        selected: selection.files.into_iter().cloned().collect(),
-        left_out: selection.left_out,
+    with_listing(source, options, |source| {
+        Ok(SourceListing {
+            revision: source.listing.revision.clone(),
+            selected: source.selection.files.into_iter().cloned().collect(),
+            left_out: source.selection.left_out,
+        })
     })
 }
 
-pub(crate) fn runtime(options: &PullOptions) -> Result<Runtime, PullError> {
-    tokio::runtime::Builder::new_multi_thread()
+/// A source whose files are listed.
+pub(crate) struct Listed<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) runtime: &'a Handle,
+    pub(crate) options: &'a PullOptions,
+    pub(crate) fetcher: &'a Fetcher<'a>,
+    pub(crate) listing: &'a Listing,
+    pub(crate) selection: Selection<'a>,
+}
+
+/// Opens a source, lists its files, and does `work` with them.
+pub(crate) fn with_listing<T>(
+    source: &SourceName,
+    options: &PullOptions,
+    work: impl FnOnce(Listed<'_>) -> Result<T, PullError>,
+) -> Result<T, PullError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.threads.get().min(MAX_IO_THREADS))
         .thread_name("tetris-pull")
         .enable_all()
@@ -64,7 +75,19 @@ pub(crate) fn runtime(options: &PullOptions) -> Result<Runtime, PullError> {
         .map_err(|source| PullError::Machine {
             action: "start threads",
             source,
-        })
+        })?;
+    let origin = Origin::new(source, options)?;
+    let fetcher = Fetcher::new(&origin, options);
+    let name = source.to_string();
+    let listing = runtime.block_on(fetcher.list(&name))?;
+    work(Listed {
+        name: &name,
+        runtime: runtime.handle(),
+        options,
+        fetcher: &fetcher,
+        listing: &listing,
+        selection: Selection::new(&name, &listing, options)?,
+    })
 }
 
 /// Pulls a model into `store`. `make_room` is called when the store is full, with the number of bytes needed,
@@ -79,49 +102,58 @@ pub fn pull(
     make_room: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<PullReport, PullError> {
     let begun = Instant::now();
-    if !store.is_writable() {
-        return Err(PullError::ReadOnly {
-            path: store.root().to_owned(),
-        });
+    require_writable(store)?;
+    with_listing(source, options, |source| {
+        let pull = ModelPull::new(&source, store, make_room);
+        Ok(PullReport {
+            files: pull.run(&source.selection.files)?,
+            revision: source.listing.revision.clone(),
+            left_out: source.selection.left_out,
+            fetched: source.fetcher.fetched(),
+            requests: source.fetcher.requests(),
+            duration: begun.elapsed(),
+        })
+    })
+}
+
+/// Checks that this process may publish in `store`.
+pub(crate) fn require_writable(store: &Store) -> Result<(), PullError> {
+    if store.is_writable() {
+        return Ok(());
     }
-    let runtime = runtime(options)?;
-    let origin = Origin::new(source, options)?;
-    let fetcher = Fetcher::new(&origin, options);
-    let name = source.to_string();
-    let listing = runtime.block_on(fetcher.list(&name))?;
-    let selection = Selection::new(&name, &listing, options)?;
-    fetcher.set_total(selection.files.iter().map(|file| file.size).sum());
-    let pull = ModelPull {
-        files: FilePull {
-            fetcher: &fetcher,
-            store,
-            runtime: runtime.handle(),
-            options,
-            make_room,
-        },
-        listing: &listing,
-    };
-    let mut files = pull.run(&selection.files)?;
-    files.sort_by(|a, b| a.file.path.cmp(&b.file.path));
-    Ok(PullReport {
-        revision: listing.revision.clone(),
-        files,
-        left_out: selection.left_out,
-        fetched: fetcher.fetched(),
-        requests: fetcher.requests(),
-        duration: begun.elapsed(),
+    Err(PullError::ReadOnly {
+        path: store.root().to_owned(),
     })
 }
 
 /// The pull of all files.
 pub(crate) struct ModelPull<'a> {
     pub(crate) files: FilePull<'a>,
-    pub(crate) listing: &'a Listing,
+    listing: &'a Listing,
 }
 
-impl ModelPull<'_> {
-    /// Pulls `files`, and returns what was done in any order.
+impl<'a> ModelPull<'a> {
+    pub(crate) fn new(
+        source: &Listed<'a>,
+        store: &'a Store,
+        make_room: &'a (dyn Fn(u64) -> bool + Sync),
+    ) -> Self {
+        Self {
+            files: FilePull {
+                fetcher: source.fetcher,
+                store,
+                runtime: source.runtime,
+                options: source.options,
+                make_room,
+            },
+            listing: source.listing,
+        }
+    }
+
+    /// Pulls `files`, and returns what was done in the order of their paths.
     pub(crate) fn run(&self, files: &[&RemoteFile]) -> Result<Vec<FileReport>, PullError> {
+        let bytes = files.iter().map(|file| file.size).sum();
+        self.files.fetcher.set_total(bytes);
         // Indices and other small files first: what is wrong with them shows before the weights are fetched.
         let (weights, small): (Vec<_>, Vec<_>) = files
             .iter()
@@ -153,12 +185,13 @@ impl ModelPull<'_> {
             };
             let fetching = fetch();
             drop(fetched);
-            let (reports, mappings) = match prover.join() {
+            let (mut reports, mappings) = match prover.join() {
                 Ok(proved) => proved?,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
             fetching?;
             drop(mappings);
+            reports.sort_by(|a, b| a.file.path.cmp(&b.file.path));
             Ok(reports)
         })
     }

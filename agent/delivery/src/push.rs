@@ -4,21 +4,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tetris_loader::sidecar::{self, Sidecar};
 use tetris_loader::{MapLimit, map_objects};
-use tetris_store_layout::{
-    Access, Digest, Manifest, ManifestId, ManifestKind, Mapping, ObjectRef, Store,
-};
+use tetris_store_layout::{Access, ManifestId, ManifestKind, Mapping, ObjectRef, Store};
 
 use crate::error::PullError;
-use crate::fetch::Fetcher;
 use crate::file::{FilePull, MAX_SIDECAR};
 use crate::listing::RemoteFile;
 use crate::name::SourceName;
 use crate::objects::changed;
 use crate::options::PullOptions;
-use crate::origin::{Origin, SmallFile};
-use crate::pull::{ModelPull, runtime};
-use crate::report::FileReport;
-use crate::selection::{SIDECAR, Selection};
+use crate::origin::SmallFile;
+use crate::pull::{ModelPull, require_writable, with_listing};
+use crate::selection::SIDECAR;
 use crate::stored_file::StoredFile;
 
 /// A sidecar at a source.
@@ -29,8 +25,8 @@ pub struct PushedSidecar {
     pub path: String,
     /// Length in bytes.
     pub bytes: u64,
-    /// The manifest in it, in hexadecimal.
-    pub manifest: String,
+    /// The manifest in it.
+    pub manifest: ManifestId,
     /// False where the source had it already.
     pub is_new: bool,
 }
@@ -61,147 +57,101 @@ pub fn push(
     make_room: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<PushReport, PullError> {
     let begun = Instant::now();
-    let name = source.to_string();
     if matches!(source, SourceName::Web(_) | SourceName::Registry { .. }) {
-        return Err(PullError::NotWritable { source_name: name });
-    }
-    if !store.is_writable() {
-        return Err(PullError::ReadOnly {
-            path: store.root().to_owned(),
+        return Err(PullError::NotWritable {
+            source_name: source.to_string(),
         });
     }
-    let runtime = runtime(options)?;
-    let origin = Origin::new(source, options)?;
-    let fetcher = Fetcher::new(&origin, options);
-    let listing = runtime.block_on(fetcher.list(&name))?;
-    let mut files = Selection::new(&name, &listing, options)?.files;
-    let others = files.len();
-    files.retain(|file| file.kind() == ManifestKind::Safetensors);
-    if files.is_empty() {
-        return Err(PullError::Nothing {
-            source_name: name,
-            all: others,
-        });
-    }
-    fetcher.set_total(files.iter().map(|file| file.size).sum());
-    let pull = ModelPull {
-        files: FilePull {
-            fetcher: &fetcher,
-            store,
-            runtime: runtime.handle(),
-            options,
-            make_room,
-        },
-        listing: &listing,
-    };
-    let mut reports = pull.run(&files)?;
-    reports.sort_by(|a, b| a.file.path.cmp(&b.file.path));
-    let mut sidecars = Vec::new();
-    let mut missing = Vec::new();
-    for report in &reports {
-        let Some((id, manifest)) = manifest_of(report, store)? else {
-            continue;
-        };
-        let path = format!("{}{SIDECAR}", report.file.path);
-        if let Some(bytes) = present(&pull, &path, id)? {
+    require_writable(store)?;
+    with_listing(source, options, |mut source| {
+        let selected = source.selection.files.len();
+        let is_model = |file: &&RemoteFile| file.kind() == ManifestKind::Safetensors;
+        source.selection.files.retain(is_model);
+        if source.selection.files.is_empty() {
+            return Err(PullError::Nothing {
+                source_name: source.name.to_owned(),
+                all: selected,
+            });
+        }
+        let pull = ModelPull::new(&source, store, make_room);
+        let mut sidecars = Vec::new();
+        let mut missing = Vec::new();
+        for report in pull.run(&source.selection.files)? {
+            let Some(id) = report.manifest else {
+                continue;
+            };
+            let path = format!("{}{SIDECAR}", report.file.path);
+            let present = present(&pull.files, source.listing.file(&path), id)?;
+            let bytes = if let Some(bytes) = present {
+                bytes
+            } else {
+                let bytes = encode(&pull.files, &report.file, id)?;
+                let len = bytes.len() as u64;
+                missing.push(SmallFile {
+                    path: path.clone(),
+                    address: format!("{}{SIDECAR}", report.file.address),
+                    bytes,
+                });
+                len
+            };
             sidecars.push(PushedSidecar {
                 path,
                 bytes,
-                manifest: id.to_string(),
-                is_new: false,
+                manifest: id,
+                is_new: present.is_none(),
             });
-            continue;
         }
-        let bytes = encode(&pull.files, &report.file, &manifest)?;
-        sidecars.push(PushedSidecar {
-            path: path.clone(),
-            bytes: bytes.len() as u64,
-            manifest: id.to_string(),
-            is_new: true,
-        });
-        missing.push(SmallFile {
-            path,
-            address: format!("{}{SIDECAR}", report.file.address),
-            bytes,
-        });
-    }
-    if !missing.is_empty() {
-        runtime.block_on(fetcher.put(&name, &missing))?;
-    }
-    Ok(PushReport {
-        sidecars,
-        fetched: fetcher.fetched(),
-        requests: fetcher.requests(),
-        duration: begun.elapsed(),
+        if !missing.is_empty() {
+            let put = source.fetcher.put(source.name, &missing);
+            source.runtime.block_on(put)?;
+        }
+        Ok(PushReport {
+            sidecars,
+            fetched: source.fetcher.fetched(),
+            requests: source.fetcher.requests(),
+            duration: begun.elapsed(),
+        })
     })
 }
 
-/// The manifest of a pulled file; `None` for a file without tensors.
-fn manifest_of(
-    report: &FileReport,
-    store: &Store,
-) -> Result<Option<(ManifestId, Manifest)>, PullError> {
-    let id = report.manifest.as_deref();
-    let Some(id) = id.and_then(|id| id.parse::<Digest>().ok()).map(ManifestId) else {
-        return Ok(None);
-    };
-    let manifest = store.manifest(id)?;
-    manifest.map_or_else(
-        || {
-            Err(PullError::Changed {
-                address: report.file.address.clone(),
-                expected: format!("manifest {id} in the store"),
-                found: "none: it was reclaimed meanwhile".to_owned(),
-            })
-        },
-        |manifest| Ok(Some((id, manifest))),
-    )
-}
-
-/// Length of the sidecar at `path`, if it is there and has this manifest.
+/// Length of a sidecar at the source, if it is there and has this manifest.
 fn present(
-    pull: &ModelPull<'_>,
-    path: &str,
+    pull: &FilePull<'_>,
+    sidecar: Option<&RemoteFile>,
     manifest: ManifestId,
 ) -> Result<Option<u64>, PullError> {
-    let Some(file) = pull
-        .listing
-        .file(path)
-        .filter(|file| file.size <= MAX_SIDECAR)
-    else {
+    let Some(file) = sidecar.filter(|file| file.size <= MAX_SIDECAR) else {
         return Ok(None);
     };
-    let bytes = pull.files.bytes(file, 0..file.size)?;
+    let bytes = pull.bytes(file, 0..file.size)?;
     let is_same =
         Sidecar::decode(&bytes).is_ok_and(|sidecar| sidecar.into_manifest().id() == manifest);
     Ok(is_same.then_some(file.size))
 }
 
 /// The sidecar of a file whose objects are in the store. Its header is fetched: the store has only the digest.
-fn encode(
-    pull: &FilePull<'_>,
-    file: &RemoteFile,
-    manifest: &Manifest,
-) -> Result<Vec<u8>, PullError> {
+fn encode(pull: &FilePull<'_>, file: &RemoteFile, id: ManifestId) -> Result<Vec<u8>, PullError> {
+    let reclaimed = || PullError::Changed {
+        address: file.address.clone(),
+        expected: format!("the objects of manifest {id} in the store"),
+        found: "some were reclaimed meanwhile".to_owned(),
+    };
+    let manifest = pull.store.manifest(id)?.ok_or_else(reclaimed)?;
     let refs: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
     let threads = pull.options.threads.get();
     let limit = MapLimit::default();
     let objects = map_objects(pull.store, &refs, Access::ReadOnly, threads, &limit);
     let objects = objects.into_iter().collect::<Option<Vec<Mapping>>>();
-    let objects = objects.ok_or_else(|| PullError::Changed {
-        address: file.address.clone(),
-        expected: "its objects in the store".to_owned(),
-        found: "some were reclaimed meanwhile".to_owned(),
-    })?;
+    let objects = objects.ok_or_else(reclaimed)?;
     let header = pull.bytes(file, 0..manifest.data_start)?;
     let stored = StoredFile {
         path: file.address.clone().into(),
         header: &header,
-        manifest,
+        manifest: &manifest,
         objects: &objects,
     };
     let modified = file.modified.unwrap_or(UNIX_EPOCH);
-    sidecar::encode_of(&stored, file.size, seconds(modified), manifest)
+    sidecar::encode_of(&stored, file.size, seconds(modified), &manifest)
         .map_err(|failure| changed(failure, file))
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tetris_store_layout::ManifestId;
+
 use crate::listing::RemoteFile;
 
 /// Way in which the content of a file was known.
@@ -38,8 +40,8 @@ pub struct FileReport {
     pub file: RemoteFile,
     /// Way in which it was known.
     pub known_by: KnownBy,
-    /// The manifest's id in hexadecimal; `None` for a file without content, of which the store has nothing.
-    pub manifest: Option<String>,
+    /// Its manifest; `None` for a file without content, of which the store has nothing.
+    pub manifest: Option<ManifestId>,
     /// Bytes fetched from the source.
     pub fetched: u64,
     /// Number of its objects.

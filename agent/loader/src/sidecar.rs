@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"TETRSIDE";
 /// Everything before the manifest.
 const HEAD_LEN: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4 + 32 + 32 + 8;
 /// The longest sidecar in bytes: a manifest as in the store, and the rest.
-pub const MAX_LEN: u64 = 400_001_000;
+const MAX_LEN: u64 = 400_001_000;
 const BLOCKS: u64 = 64;
 const BLOCK_LEN: u64 = 4096;
 

@@ -48,7 +48,7 @@ pub(crate) struct FetchArgs {
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Ranges fetched at once
-    #[arg(long, value_name = "N", default_value_t = connections())]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_CONNECTIONS)]
     connections: NonZeroUsize,
     /// Most bytes per second, e.g. 500M
     #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
@@ -69,10 +69,6 @@ impl FetchArgs {
             None => options,
         })
     }
-}
-
-fn connections() -> NonZeroUsize {
-    NonZeroUsize::new(DEFAULT_CONNECTIONS).unwrap_or(NonZeroUsize::MIN)
 }
 
 fn parse_rate(text: &str) -> Result<NonZeroU64, String> {
@@ -234,7 +230,7 @@ fn report_json(source: &SourceName, report: &PullReport) -> Value {
             "path": pulled.file.path,
             "bytes": pulled.file.size,
             "known_by": pulled.known_by.name(),
-            "manifest": pulled.manifest,
+            "manifest": pulled.manifest.map(|id| id.to_string()),
             "bytes_fetched": pulled.fetched,
             "objects": pulled.objects,
             "objects_new": pulled.new_objects,

@@ -63,7 +63,7 @@ fn print(
                 json!({
                     "path": sidecar.path,
                     "bytes": sidecar.bytes,
-                    "manifest": sidecar.manifest,
+                    "manifest": sidecar.manifest.to_string(),
                     "new": sidecar.is_new,
                 })
             });

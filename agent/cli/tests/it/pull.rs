@@ -270,6 +270,31 @@ fn a_source_without_tls_needs_no_authorities() {
 }
 
 #[test]
+fn a_source_that_breaks_its_promise_does_not_take_it_from_others() {
+    let hub = Hub::new();
+    hub.pulled();
+    let store = hub.site.fixture.store();
+    let objects = store.objects().unwrap().objects;
+    let weight = objects.iter().find(|entry| entry.object.len == 200_000);
+    store.reclaim(&weight.unwrap().object).unwrap();
+    hub.hub.misbehave(|asked, _| {
+        let is_weights = asked.path.ends_with(".safetensors");
+        let is_tensor = asked.range.is_some_and(|(first, _)| first > 0);
+        (is_weights && is_tensor).then_some(Fault::OtherBytes)
+    });
+    let refused = run(&mut hub.pull()).expect(4);
+    assert!(refused.stderr.contains("expected SHA-256"), "{refused:?}");
+    // The digest was proved before, and the objects that are missing are fetched from an honest one.
+    hub.hub.behave();
+    let pulled = hub.pulled();
+    let known: Vec<_> = pulled["files"].as_array().unwrap().iter().collect();
+    assert!(
+        known[1..3].iter().all(|file| file["known_by"] == "sha256"),
+        "{pulled}"
+    );
+}
+
+#[test]
 fn unknown_sources_and_patterns_are_errors_of_usage() {
     let site = Site::new();
     for args in [

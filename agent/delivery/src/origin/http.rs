@@ -11,7 +11,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Response, StatusCode};
 use rustls::crypto::ring::default_provider;
 use tetris_tls_roots::roots_for;
-use url::Url;
+use url::{Host, Url};
 
 use super::Body;
 use crate::error::{PullError, Trouble, chain};
@@ -20,7 +20,7 @@ use crate::options::PullOptions;
 
 /// Most redirects of a request.
 const REDIRECTS: usize = 5;
-/// Most attempts to connect take this long each.
+/// Longest time of an attempt to connect.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Next steps for users, by the kind of source.
@@ -267,6 +267,16 @@ impl HttpClient {
     }
 }
 
+/// Returns true for an address of this machine: what is sent to it takes no network.
+pub(crate) fn is_of_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
 /// Headers with an authorization, e.g. `Bearer TOKEN`, which no log shows.
 pub(crate) fn authorized(authorization: Option<&str>) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -315,4 +325,28 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// The trouble of a request. Without the address in the error, which may be signed.
 fn trouble(url: &Url, error: reqwest::Error) -> Trouble {
     Trouble::of_client(&shown(url), &error.without_url())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_leaves_this_machine_over_tls_only() {
+        let is_here = |text: &str| is_of_this_machine(&Url::parse(text).unwrap());
+        for here in [
+            "http://localhost:1/x",
+            "http://127.0.0.2/x",
+            "http://[::1]/x",
+        ] {
+            assert!(is_here(here), "{here}");
+        }
+        for elsewhere in [
+            "http://localhost.evil/x",
+            "http://10.0.0.1/x",
+            "http://[::2]/x",
+        ] {
+            assert!(!is_here(elsewhere), "{elsewhere}");
+        }
+    }
 }

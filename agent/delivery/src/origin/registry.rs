@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RANGE, WWW_AUTHENTICATE};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tetris_store_layout::Digest;
@@ -16,7 +16,7 @@ use url::Url;
 
 use super::Body;
 use super::docker_config::{self, Login};
-use super::http::{HttpClient, Remedies, authorized};
+use super::http::{HttpClient, Remedies, authorized, is_of_this_machine};
 use crate::error::{PullError, Trouble};
 use crate::listing::{Listing, RemoteFile};
 use crate::options::PullOptions;
@@ -128,20 +128,21 @@ impl Registry {
         reference: &str,
         options: &PullOptions,
     ) -> Result<Self, PullError> {
-        let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
-        // As other clients do: a registry of this machine has no certificate.
-        let scheme = match host {
-            "localhost" | "127.0.0.1" | "[::1]" => "http",
-            _ => "https",
+        let base = |scheme| {
+            let base = Url::parse(&format!("{scheme}://{registry}/v2/"));
+            base.map_err(|error| PullError::Client {
+                source_name: format!("oci://{registry}/{repo}"),
+                problem: error.to_string(),
+            })
         };
-        let base = Url::parse(&format!("{scheme}://{registry}/v2/"));
-        let base = base.map_err(|error| PullError::Client {
-            source_name: format!("oci://{registry}/{repo}"),
-            problem: error.to_string(),
-        })?;
+        let mut base_url = base("https")?;
+        // As other clients do: a registry of this machine has no certificate.
+        if is_of_this_machine(&base_url) {
+            base_url = base("http")?;
+        }
         Ok(Self {
-            client: HttpClient::new(&base, REMEDIES, options)?,
-            base,
+            client: HttpClient::new(&base_url, REMEDIES, options)?,
+            base: base_url,
             repo: repo.to_owned(),
             reference: reference.to_owned(),
             login: docker_config::login(registry),
@@ -303,7 +304,9 @@ impl Registry {
 impl HttpClient {
     /// Value of `WWW-Authenticate` in the answer to a request without credentials.
     async fn challenge(&self, url: &Url) -> Result<Option<String>, Trouble> {
-        let answer = self.send(url, HeaderMap::new()).await?;
+        // Should it be an answer with the file, a byte is enough.
+        let range = HeaderMap::from_iter([(RANGE, HeaderValue::from_static("bytes=0-0"))]);
+        let answer = self.send(url, range).await?;
         let challenge = answer.headers().get(WWW_AUTHENTICATE);
         let challenge = challenge.and_then(|value| value.to_str().ok());
         Ok(challenge.map(str::to_owned))

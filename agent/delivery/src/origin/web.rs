@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use tetris_loader::hub::{self, MAX_INDEX_LEN};
-use url::{Host, Url};
+use url::Url;
 
 use super::Body;
-use super::http::{HttpClient, Remedies, bearer};
+use super::http::{HttpClient, Remedies, bearer, is_of_this_machine};
 use crate::error::{PullError, Trouble};
 use crate::listing::{Listing, RemoteFile};
 use crate::name::shown;
@@ -107,39 +107,5 @@ impl Web {
         let (headers, version) = (bearer(self.token.as_deref()), file.version.as_deref());
         let part = self.client.part(&url, headers, range, file.size, version);
         Ok(part.await?.body)
-    }
-}
-
-/// Returns true for an address of this machine: a token for it takes no network.
-fn is_of_this_machine(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_leaves_this_machine_over_tls_only() {
-        let is_here = |text: &str| is_of_this_machine(&Url::parse(text).unwrap());
-        for here in [
-            "http://localhost:1/x",
-            "http://127.0.0.2/x",
-            "http://[::1]/x",
-        ] {
-            assert!(is_here(here), "{here}");
-        }
-        for elsewhere in [
-            "http://localhost.evil/x",
-            "http://10.0.0.1/x",
-            "http://[::2]/x",
-        ] {
-            assert!(!is_here(elsewhere), "{elsewhere}");
-        }
     }
 }
