@@ -1,5 +1,6 @@
 //! Mapping an object: steps M1 to M5 of LAYOUT.md 5.2.
 
+use std::fs::File;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -12,6 +13,8 @@ use crate::error::{IoError, MapError};
 use crate::folder::Folder;
 use crate::locked_object::{LockAttempt, LockedObject};
 use crate::mapping::Mapping;
+use crate::object_file::open_object;
+use crate::open_file::Opening;
 use crate::scan::parse_object_name;
 use crate::store::{ObjectRef, Store};
 
@@ -64,6 +67,20 @@ impl Store {
             return Err(IoError::of_open(path, Errno::EWOULDBLOCK).into());
         }
         Ok(None)
+    }
+
+    /// The file of an object, open for reading and not referenced: for a caller that has the object mapped, and
+    /// hands the file to the kernel. `None` when it is not in the store.
+    ///
+    /// # Errors
+    /// As of [`Store::map`].
+    pub fn object_file(&self, object: &ObjectRef) -> Result<Option<File>, MapError> {
+        let name = object.file_name();
+        match open_object(self, &name, Opening::Read) {
+            Ok(file) => Ok(Some(file)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(IoError::of_open(self.path(Folder::Objects, &name), errno).into()),
+        }
     }
 
     /// Returns true if an object of this name and length is in the store at this moment. It may be gone

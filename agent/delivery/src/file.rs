@@ -1,15 +1,16 @@
 //! The pull of one file: recognized, completed, or read.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
+use tetris_folder::{TableFile, find_header};
 use tetris_loader::header::{Header, HeaderError, LENGTH_FIELD_LEN, MAX_HEADER_LEN};
 use tetris_loader::sidecar::Sidecar;
 use tetris_loader::{Job, MapLimit, ModelBytes, PlannedFile, jobs_of_manifest, map_objects};
 use tetris_store_layout::{
     Access, CreationLock, Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind,
-    Mapping, ObjectRef, PublishOutcome, Published, Store,
+    Mapping, ObjectId, ObjectRef, PublishOutcome, Published, Store,
 };
 use tokio::runtime::Handle;
 
@@ -42,6 +43,8 @@ pub(crate) struct FilePull<'a> {
 pub(crate) struct PulledFile {
     pub(crate) report: FileReport,
     pub(crate) objects: Vec<Mapping>,
+    /// First bytes of a safetensors file, up to its tensors; empty for other files.
+    pub(crate) header: Vec<u8>,
     /// Work left before the file counts as known.
     pub(crate) unbound: Option<Unbound>,
     /// Others that pull this file wait until it is bound.
@@ -51,7 +54,6 @@ pub(crate) struct PulledFile {
 /// Content to be proved, and then bound to the file's identities.
 pub(crate) struct Unbound {
     manifest: Manifest,
-    header: Vec<u8>,
     new: Vec<ObjectRef>,
     /// Offsets and lengths of the ranges that the journal has notes about.
     noted: Vec<(u64, u64)>,
@@ -103,7 +105,12 @@ impl FilePull<'_> {
                 IdentityBy::Sha256 { .. } => KnownBy::Sha256,
                 _ => KnownBy::Version,
             };
-            let Some(completed) = self.complete(file, &manifest)? else {
+            let header = self.header(file, &manifest)?;
+            let completed = match header {
+                Some(_) => self.complete(file, &manifest)?,
+                None => None,
+            };
+            let (Some(header), Some(completed)) = (header, completed) else {
                 tracing::warn!(
                     address = file.address,
                     "the file is not what the store knows by that name; it is read again"
@@ -119,9 +126,22 @@ impl FilePull<'_> {
             known.report.objects = completed.objects.len();
             known.report.new_objects = completed.new;
             known.objects = completed.objects;
+            known.header = header;
             return Ok(Some(known));
         }
         Ok(None)
+    }
+
+    /// The header of a file whose manifest is known. `None` when the file proves to have another.
+    fn header(&self, file: &RemoteFile, manifest: &Manifest) -> Result<Option<Vec<u8>>, PullError> {
+        if manifest.kind == ManifestKind::File {
+            return Ok(Some(Vec::new()));
+        }
+        if let Some(header) = find_header(ObjectId(manifest.header_digest), self.store) {
+            return Ok(Some(header.to_vec()));
+        }
+        let header = self.bytes(file, 0..manifest.data_start)?;
+        Ok((Digest::of(&header) == manifest.header_digest).then_some(header))
     }
 
     fn manifest_of(&self, file: &RemoteFile, key: &IdentityKey) -> Option<(ManifestId, Manifest)> {
@@ -245,9 +265,9 @@ impl FilePull<'_> {
         by_sidecar.report.objects = completed.objects.len();
         by_sidecar.report.new_objects = completed.new;
         by_sidecar.objects = completed.objects;
+        by_sidecar.header = header;
         by_sidecar.unbound = Some(Unbound {
             manifest,
-            header,
             new: Vec::new(),
             noted: Vec::new(),
         });
@@ -300,9 +320,9 @@ impl FilePull<'_> {
         read.report.objects = refs.len();
         read.report.new_objects = new.len();
         read.objects = objects.into_iter().map(|object| object.mapping).collect();
+        read.header = header;
         read.unbound = Some(Unbound {
             manifest,
-            header,
             new,
             noted,
         });
@@ -354,6 +374,21 @@ impl FilePull<'_> {
 }
 
 impl PulledFile {
+    /// The file in the list of a folder.
+    pub(crate) fn entry(&self) -> TableFile {
+        let file = &self.report.file;
+        let modified = file
+            .modified
+            .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        TableFile {
+            path: file.path.clone(),
+            size: file.size,
+            modified: modified.map_or(0, |since| since.as_secs()),
+            manifest: self.report.manifest,
+            header: (!self.header.is_empty()).then(|| ObjectId::of(&self.header)),
+        }
+    }
+
     /// Proves that the content has the digest that the source promises, and binds the file's identities
     /// to it. Of a file with another digest nothing is left.
     pub(crate) fn bind(mut self, store: &Store) -> Result<Self, PullError> {
@@ -371,7 +406,7 @@ impl PulledFile {
             .sha256
             .filter(|_| self.report.known_by == KnownBy::Reading)
         {
-            let computed = sha256(&unbound.manifest, &unbound.header, &self.objects);
+            let computed = sha256(&unbound.manifest, &self.header, &self.objects);
             if computed != expected {
                 forget();
                 drop(std::mem::take(&mut self.objects));
@@ -444,6 +479,7 @@ fn pulled(
             new_objects: 0,
         },
         objects: Vec::new(),
+        header: Vec::new(),
         unbound: None,
         lock: None,
     }

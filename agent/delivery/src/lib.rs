@@ -31,7 +31,6 @@ mod pull;
 mod push;
 mod report;
 mod selection;
-mod stored_file;
 
 pub use error::PullError;
 pub use listing::RemoteFile;

@@ -2,13 +2,11 @@
 
 use std::time::SystemTime;
 
+use tetris_folder::MAX_FILES;
 use tetris_loader::hub;
 use tetris_store_layout::{IdentityBy, IdentityKey, ManifestKind};
 
 use crate::error::PullError;
-
-/// Most files of a source. Repositories of models have tens, the largest some hundreds.
-pub(crate) const MAX_FILES: usize = 10_000;
 
 /// A file at a source.
 #[derive(Debug, Clone, PartialEq, Eq)]

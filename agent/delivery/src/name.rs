@@ -141,6 +141,19 @@ pub(crate) fn shown(url: &Url) -> String {
     without_secrets(url.as_str())
 }
 
+impl SourceName {
+    /// The name by which a store knows the source: as shown, a folder by its absolute path.
+    pub fn stored_name(&self) -> String {
+        match self {
+            Self::Folder(path) => {
+                let absolute = std::path::absolute(path);
+                absolute.as_ref().unwrap_or(path).display().to_string()
+            }
+            named => named.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for SourceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -266,21 +266,13 @@ impl<'a> Sweep<'_, 'a> {
         Ok(staging)
     }
 
-    /// Publishes with `publish`, making room if the store is full.
+    /// Publishes with `publish`, making room for the file if the store is full.
     fn with_room<T>(
         &self,
         needed: u64,
         publish: impl Fn() -> Result<T, PublishError>,
     ) -> Result<T, PullError> {
-        let mut published = publish();
-        for _ in 0..ROOM_ATTEMPTS {
-            match &published {
-                Err(error) if error.is_full() && (self.fetch.make_room)(needed) => {
-                    published = publish();
-                }
-                _ => break,
-            }
-        }
+        let published = with_room(self.fetch.make_room, needed, publish);
         published.map_err(|source| match source {
             source if source.is_full() => PullError::Full {
                 address: self.fetch.file.address.clone(),
@@ -351,6 +343,22 @@ impl<'a> Sweep<'_, 'a> {
         lock(making).published = Some(published);
         Ok(())
     }
+}
+
+/// Publishes with `publish`, making room if the store is full.
+pub(crate) fn with_room<T>(
+    make_room: &(dyn Fn(u64) -> bool + Sync),
+    needed: u64,
+    publish: impl Fn() -> Result<T, PublishError>,
+) -> Result<T, PublishError> {
+    let mut published = publish();
+    for _ in 0..ROOM_ATTEMPTS {
+        match &published {
+            Err(error) if error.is_full() && make_room(needed) => published = publish(),
+            _ => break,
+        }
+    }
+    published
 }
 
 /// Checks that an object is the one that the manifest names.

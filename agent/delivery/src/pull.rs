@@ -3,8 +3,9 @@
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
+use tetris_folder::{FolderTable, keep_header};
 use tetris_loader::hub;
-use tetris_store_layout::{ManifestKind, Mapping, Store};
+use tetris_store_layout::{Access, ManifestKind, Mapping, Store};
 use tokio::runtime::Handle;
 
 use crate::error::PullError;
@@ -12,9 +13,10 @@ use crate::fetch::Fetcher;
 use crate::file::{FilePull, PulledFile};
 use crate::listing::{Listing, RemoteFile};
 use crate::name::SourceName;
+use crate::objects::with_room;
 use crate::options::PullOptions;
 use crate::origin::Origin;
-use crate::report::{FileReport, PullReport};
+use crate::report::PullReport;
 use crate::selection::{SIDECAR, Selection};
 
 /// The end of the name of an index.
@@ -103,10 +105,13 @@ pub fn pull(
 ) -> Result<PullReport, PullError> {
     let begun = Instant::now();
     require_writable(store)?;
+    let name = source.stored_name();
     with_listing(source, options, |source| {
         let pull = ModelPull::new(&source, store, make_room);
+        let pulled = pull.run(&source.selection.files)?;
+        pull.list(&name, &pulled);
         Ok(PullReport {
-            files: pull.run(&source.selection.files)?,
+            files: pulled.into_iter().map(|pulled| pulled.report).collect(),
             revision: source.listing.revision.clone(),
             left_out: source.selection.left_out,
             fetched: source.fetcher.fetched(),
@@ -150,8 +155,8 @@ impl<'a> ModelPull<'a> {
         }
     }
 
-    /// Pulls `files`, and returns what was done in the order of their paths.
-    pub(crate) fn run(&self, files: &[&RemoteFile]) -> Result<Vec<FileReport>, PullError> {
+    /// Pulls `files`, and returns them in the order of their paths, not referenced any more.
+    pub(crate) fn run(&self, files: &[&RemoteFile]) -> Result<Vec<PulledFile>, PullError> {
         let bytes = files.iter().map(|file| file.size).sum();
         self.files.fetcher.set_total(bytes);
         // Indices and other small files first: what is wrong with them shows before the weights are fetched.
@@ -163,15 +168,16 @@ impl<'a> ModelPull<'a> {
             let (fetched, to_prove) = sync_channel::<PulledFile>(1);
             let prover = scope.spawn(move || {
                 let mut mappings: Vec<Mapping> = Vec::new();
-                let mut reports = Vec::new();
+                let mut pulled = Vec::new();
                 for file in to_prove {
-                    let file = file.bind(store)?;
-                    if mappings.len() + file.objects.len() <= MAX_HELD {
-                        mappings.extend(file.objects);
+                    let mut file = file.bind(store)?;
+                    let objects = std::mem::take(&mut file.objects);
+                    if mappings.len() + objects.len() <= MAX_HELD {
+                        mappings.extend(objects);
                     }
-                    reports.push(file.report);
+                    pulled.push(file);
                 }
-                Ok::<_, PullError>((reports, mappings))
+                Ok::<_, PullError>((pulled, mappings))
             });
             let fetch = || {
                 for file in small.into_iter().chain(weights) {
@@ -185,15 +191,46 @@ impl<'a> ModelPull<'a> {
             };
             let fetching = fetch();
             drop(fetched);
-            let (mut reports, mappings) = match prover.join() {
+            let (mut pulled, mappings) = match prover.join() {
                 Ok(proved) => proved?,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
             fetching?;
             drop(mappings);
-            reports.sort_by(|a, b| a.file.path.cmp(&b.file.path));
-            Ok(reports)
+            pulled.sort_by(|a, b| a.report.file.path.cmp(&b.report.file.path));
+            Ok(pulled)
         })
+    }
+
+    /// Lists the files of a whole pull for those who open the model as a folder. A pull does not fail for want of
+    /// the list.
+    fn list(&self, source_name: &str, pulled: &[PulledFile]) {
+        let table = FolderTable {
+            source: source_name.to_owned(),
+            revision: self.listing.revision.clone(),
+            files: pulled.iter().map(PulledFile::entry).collect(),
+        };
+        let bytes = match table.encode() {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::warn!(source_name, %error, "the model cannot be mounted");
+                return;
+            }
+        };
+        let FilePull {
+            store, make_room, ..
+        } = self.files;
+        let keep = || {
+            for file in pulled.iter().filter(|file| !file.header.is_empty()) {
+                keep_header(&file.header, store)?;
+            }
+            let table = store.publish(&bytes, Access::ReadOnly)?;
+            FolderTable::record(source_name, table.object, store)
+        };
+        let headers: usize = pulled.iter().map(|file| file.header.len()).sum();
+        if let Err(error) = with_room(make_room, (headers + bytes.len()) as u64, keep) {
+            tracing::warn!(source_name, %error, "the model cannot be mounted");
+        }
     }
 
     fn file(&self, file: &RemoteFile) -> Result<PulledFile, PullError> {

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tetris_folder::StoredFile;
 use tetris_loader::sidecar::{self, Sidecar};
 use tetris_loader::{MapLimit, map_objects};
 use tetris_store_layout::{Access, ManifestId, ManifestKind, Mapping, ObjectRef, Store};
 
 use crate::error::PullError;
-use crate::file::{FilePull, MAX_SIDECAR};
+use crate::file::{FilePull, MAX_SIDECAR, PulledFile};
 use crate::listing::RemoteFile;
 use crate::name::SourceName;
 use crate::objects::changed;
@@ -15,7 +16,6 @@ use crate::options::PullOptions;
 use crate::origin::SmallFile;
 use crate::pull::{ModelPull, require_writable, with_listing};
 use crate::selection::SIDECAR;
-use crate::stored_file::StoredFile;
 
 /// A sidecar at a source.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ pub fn push(
         let pull = ModelPull::new(&source, store, make_room);
         let mut sidecars = Vec::new();
         let mut missing = Vec::new();
-        for report in pull.run(&source.selection.files)? {
+        for PulledFile { report, header, .. } in pull.run(&source.selection.files)? {
             let Some(id) = report.manifest else {
                 continue;
             };
@@ -85,7 +85,7 @@ pub fn push(
             let bytes = if let Some(bytes) = present {
                 bytes
             } else {
-                let bytes = encode(&pull.files, &report.file, id)?;
+                let bytes = encode(&pull.files, &report.file, id, &header)?;
                 let len = bytes.len() as u64;
                 missing.push(SmallFile {
                     path: path.clone(),
@@ -129,8 +129,13 @@ fn present(
     Ok(is_same.then_some(file.size))
 }
 
-/// The sidecar of a file whose objects are in the store. Its header is fetched: the store has only the digest.
-fn encode(pull: &FilePull<'_>, file: &RemoteFile, id: ManifestId) -> Result<Vec<u8>, PullError> {
+/// The sidecar of a file whose objects are in the store.
+fn encode(
+    pull: &FilePull<'_>,
+    file: &RemoteFile,
+    id: ManifestId,
+    header: &[u8],
+) -> Result<Vec<u8>, PullError> {
     let reclaimed = || PullError::Changed {
         address: file.address.clone(),
         expected: format!("the objects of manifest {id} in the store"),
@@ -143,10 +148,9 @@ fn encode(pull: &FilePull<'_>, file: &RemoteFile, id: ManifestId) -> Result<Vec<
     let objects = map_objects(pull.store, &refs, Access::ReadOnly, threads, &limit);
     let objects = objects.into_iter().collect::<Option<Vec<Mapping>>>();
     let objects = objects.ok_or_else(reclaimed)?;
-    let header = pull.bytes(file, 0..manifest.data_start)?;
     let stored = StoredFile {
-        path: file.address.clone().into(),
-        header: &header,
+        path: file.address.as_ref(),
+        header,
         manifest: &manifest,
         objects: &objects,
     };

@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 34] = [
+const MAY: [(&str, &[&str]); 35] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
@@ -53,6 +53,7 @@ const MAY: [(&str, &[&str]); 34] = [
             "tetris-agent",
             "tetris-conventions",
             "tetris-delivery",
+            "tetris-folder",
             "tetris-gpu-client",
             "tetris-gpu-device",
             "tetris-gpu-protocol",
@@ -62,7 +63,11 @@ const MAY: [(&str, &[&str]); 34] = [
         ],
     ),
     ("tetris-conventions", &[]),
-    ("tetris-delivery", &["tetris-loader", "tetris-tls-roots"]),
+    (
+        "tetris-delivery",
+        &["tetris-folder", "tetris-loader", "tetris-tls-roots"],
+    ),
+    ("tetris-folder", &["tetris-loader"]),
     ("tetris-tls-roots", &[]),
     ("tetris-units", &[]),
     ("tetris-allocator", &[]),

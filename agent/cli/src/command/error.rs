@@ -7,6 +7,7 @@ use tetris_agent::store_location::StoreLocationError;
 use tetris_agent::{LoadError, PrivateCause, Words};
 use tetris_conventions::document::ErrorDocument;
 use tetris_delivery::PullError;
+use tetris_folder::FolderError;
 use tetris_store_layout::{IoError, MapError, PublishError, StoreError};
 
 use super::exit::Code;
@@ -104,6 +105,19 @@ impl From<PullError> for Error {
             | PullError::Digest { .. }
             | PullError::MissingShard { .. }
             | PullError::Nothing { .. } => Code::Model,
+            _ => Code::Failed,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<FolderError> for Error {
+    fn from(error: FolderError) -> Self {
+        let code = match &error {
+            FolderError::NotPulled { .. }
+            | FolderError::Table { .. }
+            | FolderError::Manifest { .. }
+            | FolderError::Freed { .. } => Code::Model,
             _ => Code::Failed,
         };
         Self::new(code, error)

@@ -98,9 +98,9 @@ impl Interruption {
     }
 
     /// Waits for a signal.
-    pub(crate) fn hold(&self) {
+    pub(crate) fn hold(&self) -> Signal {
         // The watcher hangs up only with the process.
-        let _signal = self.held_until.recv();
+        self.held_until.recv().unwrap_or(Signal::SIGTERM)
     }
 }
 
@@ -181,7 +181,7 @@ fn is_in(mask: u64, signal: Signal) -> bool {
 
 /// Ends the process by `signal`, as if no one had waited for it: a shell sees that.
 #[expect(clippy::exit, reason = "the end of a command that a signal stops")]
-fn end_by(signal: Signal) {
+pub(crate) fn end_by(signal: Signal) {
     let only = SigSet::from_iter([signal]);
     let _unblocked = only.thread_unblock();
     let _raised = raise(signal);

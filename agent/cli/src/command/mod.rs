@@ -23,6 +23,7 @@ mod lookup;
 mod ls;
 mod man;
 mod model_row;
+mod mount;
 mod output;
 mod pages;
 mod present;
@@ -144,6 +145,16 @@ Examples:
   tetris pull s3://models/llama --limit-rate 500M
   tetris pull hf://openai/whisper-large-v3 --include '*.safetensors'")]
     Pull(pull::PullArgs),
+    /// Show a pulled model as a folder that any program opens
+    ///
+    /// DIR shows the files of the model at SOURCE, as `tetris pull` brought them, read-only. Their bytes are
+    /// those in the store: programs with the package map the shared tensors, and others read the files. The
+    /// model stays in the store while it is mounted. The command runs until Ctrl-C or `umount DIR`.
+    #[command(after_help = "\
+Examples:
+  tetris mount hf://Qwen/Qwen3-8B /mnt/qwen &
+  tetris mount s3://models/llama ~/llama --allow-other")]
+    Mount(mount::MountArgs),
     /// Write sidecars beside the models at a source, so that other nodes fetch only what they lack
     ///
     /// Pulls the safetensors files at SOURCE, a repository hf://, a bucket s3://, gs:// or az://, or a folder, and
@@ -263,6 +274,7 @@ fn run(cli: Cli, out: &mut Output) -> Result {
         Command::Init(args) => init::run(&args, &location, out),
         Command::Load(args) => load::run(&args, &location, out),
         Command::Pull(args) => pull::run(&args, &location, out),
+        Command::Mount(args) => mount::run(&args, &location, out),
         Command::Push(args) => push::run(&args, &location, out),
         Command::Exec(args) => exec::run(&args, &location),
         Command::Hash(args) => hash::run(&args, &location, out),

@@ -15,6 +15,7 @@ mod inspect;
 mod interruption;
 mod leases;
 mod log;
+mod mount;
 mod pull;
 mod pull_from;
 mod push;

@@ -15,12 +15,13 @@ use object_store::{
     ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig,
 };
 use rustls::crypto::ring::default_provider;
+use tetris_folder::MAX_FILES;
 use tetris_tls_roots::roots_for;
 use url::Url;
 
 use super::{Body, SmallFile, aws_profile};
 use crate::error::{PullError, Trouble, chain};
-use crate::listing::{Listing, MAX_FILES, RemoteFile};
+use crate::listing::{Listing, RemoteFile};
 use crate::name::shown;
 use crate::options::PullOptions;
 

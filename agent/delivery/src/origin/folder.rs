@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
+use tetris_folder::MAX_FILES;
 use tetris_loader::{LoadError, hub};
 
 use super::{Body, SmallFile};
 use crate::error::{PullError, Trouble};
-use crate::listing::{Listing, MAX_FILES, RemoteFile};
+use crate::listing::{Listing, RemoteFile};
 
 /// Bytes read at a time.
 const PIECE: u64 = 1 << 20;

@@ -2,6 +2,7 @@
 
 mod faults;
 mod folder;
+mod model_folder;
 mod resume;
 mod sidecar;
 mod web;

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Instant;
 
 use tetris_delivery::{KnownBy, PullError, PullOptions, list};
+use tetris_store_layout::{ManifestObject, ObjectKind};
 use tetris_test_support::models::write_sharded;
 
 use crate::world::{World, options};
@@ -51,10 +52,10 @@ fn what_was_reclaimed_is_fetched_again_alone() {
     assert_eq!((report.known_by, report.new_objects), (KnownBy::Version, 1));
     assert_eq!(report.fetched, largest.object.len);
     // A pack's tensors lie apart in the file.
-    let pack = objects
-        .iter()
-        .find(|entry| entry.object.len < 100_000)
-        .unwrap();
+    let manifest = world.store().manifest(report.manifest.unwrap()).unwrap();
+    let objects = manifest.unwrap().objects;
+    let is_pack = |entry: &&ManifestObject| entry.kind == ObjectKind::Pack;
+    let pack = objects.iter().find(is_pack).unwrap();
     world.store().reclaim(&pack.object).unwrap();
     let report = world.pull_one("m.safetensors");
     assert_eq!(report.new_objects, 1);

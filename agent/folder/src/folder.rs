@@ -1,0 +1,201 @@
+//! A model whose files are listed and whose objects are mapped.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use tetris_loader::{LoadFailure, MapLimit, map_objects, sidecar};
+use tetris_store_layout::{Access, Manifest, ManifestKind, Mapping, ObjectId, ObjectRef, Store};
+
+use crate::error::FolderError;
+use crate::header::find_header;
+use crate::stored_file::StoredFile;
+use crate::table::{FolderTable, TableFile};
+
+/// A pulled model. While it lives, none of it is reclaimed.
+#[derive(Debug)]
+pub struct ModelFolder {
+    source_name: String,
+    pub(crate) files: Vec<FolderFile>,
+}
+
+/// A file of a folder.
+#[derive(Debug)]
+pub(crate) struct FolderFile {
+    pub(crate) entry: TableFile,
+    /// Name for messages.
+    name: PathBuf,
+    /// `None` for a file without tensors, whose header is all of it.
+    content: Option<Content>,
+    /// First bytes of a safetensors file, up to its tensors.
+    header: Option<Mapping>,
+}
+
+#[derive(Debug)]
+struct Content {
+    manifest: Manifest,
+    objects: Vec<Mapping>,
+}
+
+impl ModelFolder {
+    /// Opens the model that was pulled from `source_name`, mapping its objects with `threads`.
+    ///
+    /// # Errors
+    /// When it was not pulled, or parts of it were freed since.
+    pub fn open(source_name: &str, store: &Store, threads: usize) -> Result<Self, FolderError> {
+        let table =
+            FolderTable::find(source_name, store)?.ok_or_else(|| FolderError::NotPulled {
+                source_name: source_name.to_owned(),
+                store: store.root().to_owned(),
+            })?;
+        let open = |entry| FolderFile::open(entry, source_name, store, threads);
+        let files = table.files.into_iter().map(open);
+        Ok(Self {
+            source_name: source_name.to_owned(),
+            files: files.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The source, as `tetris pull` takes it.
+    pub fn source_name(&self) -> &str {
+        &self.source_name
+    }
+
+    /// Paths of its files, with their lengths in bytes, in the order of the paths.
+    pub fn files(&self) -> impl Iterator<Item = (&str, u64)> {
+        let files = self.files.iter();
+        files.map(|file| (file.entry.path.as_str(), file.entry.size))
+    }
+
+    /// At most `len` bytes of the file at `path`, from `offset` on; `None` if there is no such file. They are copied
+    /// only where they do not lie together.
+    pub fn read(&self, path: &str, offset: u64, len: usize) -> Option<Cow<'_, [u8]>> {
+        let index = self
+            .files
+            .binary_search_by(|file| file.entry.path.as_str().cmp(path));
+        Some(self.files.get(index.ok()?)?.read(offset, len))
+    }
+
+    /// Number of files.
+    pub fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        let sizes = self.files.iter().map(|file| file.entry.size);
+        sizes.fold(0, u64::saturating_add)
+    }
+}
+
+impl FolderFile {
+    fn open(
+        entry: TableFile,
+        source_name: &str,
+        store: &Store,
+        threads: usize,
+    ) -> Result<Self, FolderError> {
+        let of_file = || (source_name.to_owned(), entry.path.clone());
+        let freed = |missing, objects| {
+            let (source_name, path) = of_file();
+            FolderError::Freed {
+                source_name,
+                path,
+                missing,
+                objects,
+            }
+        };
+        let header = match entry.header {
+            Some(id) => Some(find_header(id, store).ok_or_else(|| freed(1, 1))?),
+            None => None,
+        };
+        let header_bytes = header.as_deref().unwrap_or_default();
+        let content = match entry.manifest {
+            None => None,
+            Some(id) => {
+                let manifest = store.manifest(id)?.ok_or_else(|| freed(1, 1))?;
+                let is_same_header = match manifest.kind {
+                    ManifestKind::File => entry.header.is_none(),
+                    ManifestKind::Safetensors => {
+                        entry.header == Some(ObjectId(manifest.header_digest))
+                            && header_bytes.len() as u64 == manifest.data_start
+                    }
+                };
+                if manifest.source_size != entry.size || !is_same_header {
+                    let (source_name, path) = of_file();
+                    return Err(FolderError::Manifest {
+                        source_name,
+                        path,
+                        manifest: id,
+                    });
+                }
+                let refs: Vec<ObjectRef> =
+                    manifest.objects.iter().map(|entry| entry.object).collect();
+                let limit = MapLimit::default();
+                let mapped = map_objects(store, &refs, Access::ReadOnly, threads, &limit);
+                let objects: Vec<Mapping> = mapped.into_iter().flatten().collect();
+                if limit.is_met() {
+                    let (source_name, path) = of_file();
+                    return Err(FolderError::Mappings { source_name, path });
+                }
+                if objects.len() < refs.len() {
+                    return Err(freed(refs.len() - objects.len(), refs.len()));
+                }
+                Some(Content { manifest, objects })
+            }
+        };
+        Ok(Self {
+            name: format!("{source_name}/{}", entry.path).into(),
+            entry,
+            content,
+            header,
+        })
+    }
+
+    /// At most `len` bytes from `offset` on; fewer at the end of the file.
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Cow<'_, [u8]> {
+        if let Some(stored) = self.stored() {
+            return stored.bytes(offset, len);
+        }
+        let header = self.header.as_deref().unwrap_or_default();
+        Cow::Borrowed(part(header, offset, len))
+    }
+
+    /// The file with its objects; `None` if it has none.
+    fn stored(&self) -> Option<StoredFile<'_>> {
+        let content = self.content.as_ref()?;
+        Some(StoredFile {
+            path: &self.name,
+            header: self.header.as_deref().unwrap_or_default(),
+            manifest: &content.manifest,
+            objects: &content.objects,
+        })
+    }
+
+    /// The object that is all of the file, if one is.
+    pub(crate) fn whole(&self) -> Option<ObjectRef> {
+        let content = self.content.as_ref()?;
+        let whole = content.manifest.objects.first()?;
+        (content.manifest.kind == ManifestKind::File).then_some(whole.object)
+    }
+
+    /// The sidecar by which loads know the file; `None` for a file without tensors.
+    pub(crate) fn sidecar(&self) -> Option<Result<Vec<u8>, LoadFailure>> {
+        let stored = self.stored()?;
+        let modified = i64::try_from(self.entry.modified).unwrap_or(i64::MAX);
+        let is_model = stored.manifest.kind == ManifestKind::Safetensors;
+        let (size, manifest) = (self.entry.size, stored.manifest);
+        is_model.then(|| sidecar::encode_of(&stored, size, (modified, 0), manifest))
+    }
+
+    /// Name for messages.
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+}
+
+/// At most `len` bytes from `offset` on.
+pub(crate) fn part(bytes: &[u8], offset: u64, len: usize) -> &[u8] {
+    let rest = bytes.get(usize::try_from(offset).unwrap_or(usize::MAX)..);
+    let rest = rest.unwrap_or_default();
+    rest.get(..len).unwrap_or(rest)
+}

@@ -1,0 +1,80 @@
+//! A model file as it lies in the store: its header, and its tensors in mapped objects.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use tetris_loader::{LoadFailure, ModelBytes};
+use tetris_store_layout::{Manifest, ManifestKind, ManifestTensor, Mapping};
+
+/// A file whose objects are mapped.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredFile<'a> {
+    /// Name for messages.
+    pub path: &'a Path,
+    /// First bytes of a safetensors file, up to its tensors; empty for other files.
+    pub header: &'a [u8],
+    /// The manifest of the file.
+    pub manifest: &'a Manifest,
+    /// One for each object of the manifest, in its order.
+    pub objects: &'a [Mapping],
+}
+
+impl<'a> StoredFile<'a> {
+    /// The bytes of the file from `offset` on, as far as they lie together; `None` at its end.
+    pub fn piece(&self, offset: u64) -> Option<&'a [u8]> {
+        let piece = if self.manifest.kind == ManifestKind::File {
+            self.objects.first()?.get(offset as usize..)
+        } else if let Some(offset) = offset.checked_sub(self.manifest.data_start) {
+            self.tensor(offset)
+        } else {
+            self.header.get(offset as usize..)
+        };
+        piece.filter(|piece| !piece.is_empty())
+    }
+
+    /// The bytes from `offset` on within a tensor; `offset` counts from the first tensor.
+    fn tensor(&self, offset: u64) -> Option<&'a [u8]> {
+        let end = |tensor: &ManifestTensor| tensor.source_offset + tensor.len;
+        let tensors = &self.manifest.tensors;
+        let index = tensors.partition_point(|tensor| end(tensor) <= offset);
+        let tensor = tensors.get(index)?;
+        let place = tensor.place?;
+        let object = self.objects.get(place.object as usize)?;
+        let begin = place.offset as usize;
+        let bytes = object.get(begin..begin + tensor.len as usize)?;
+        bytes.get((offset - tensor.source_offset) as usize..)
+    }
+
+    /// At most `len` bytes from `offset` on; fewer at the end of the file. They are copied only where they do not lie
+    /// together.
+    pub fn bytes(&self, offset: u64, len: usize) -> Cow<'a, [u8]> {
+        let piece = self.piece(offset).unwrap_or_default();
+        if let Some(bytes) = piece.get(..len) {
+            return Cow::Borrowed(bytes);
+        }
+        let mut bytes = piece.to_vec();
+        while let Some(piece) = self.piece(offset + bytes.len() as u64) {
+            let missing = len - bytes.len();
+            bytes.extend_from_slice(piece.get(..missing).unwrap_or(piece));
+            if bytes.len() == len {
+                break;
+            }
+        }
+        Cow::Owned(bytes)
+    }
+}
+
+impl ModelBytes for StoredFile<'_> {
+    fn path(&self) -> &Path {
+        self.path
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), LoadFailure> {
+        let bytes = self.bytes(offset, buffer.len());
+        if bytes.len() < buffer.len() {
+            return Err(LoadFailure::Changed);
+        }
+        buffer.copy_from_slice(&bytes);
+        Ok(())
+    }
+}
