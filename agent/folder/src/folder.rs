@@ -171,7 +171,7 @@ impl FolderFile {
         })
     }
 
-    /// The object that is all of the file, if one is.
+    /// The object with all bytes of the file, if it has one.
     pub(crate) fn whole(&self) -> Option<ObjectRef> {
         let content = self.content.as_ref()?;
         let whole = content.manifest.objects.first()?;

@@ -22,14 +22,14 @@ pub fn keep_header(header: &[u8], store: &Store) -> Result<Published, PublishErr
 
 /// The header with this digest, mapped, if the store has it. `Manifest::header_digest` is its id.
 pub fn find_header(id: ObjectId, store: &Store) -> Option<Mapping> {
-    let found = store.derived(&key(id)?, Access::ReadOnly);
-    let found = found.unwrap_or_else(|error| {
+    let header = store.derived(&key(id)?, Access::ReadOnly);
+    let header = header.unwrap_or_else(|error| {
         tracing::debug!(%error, "header not mapped");
         None
     });
-    found
-        .filter(|found| found.object.id == id)
-        .map(|found| found.mapping)
+    header
+        .filter(|header| header.object.id == id)
+        .map(|header| header.mapping)
 }
 
 fn key(id: ObjectId) -> Option<DerivedKey> {

@@ -2,7 +2,7 @@
 //!
 //! Files of tensors are composed at each read. The kernel keeps what programs read in its page cache while
 //! a program has the file open, as it does for files of a disk, and once for all of them; with the last close it
-//! is dropped. A file that is one object is read from the object by the kernel itself where it can (Linux 6.9,
+//! is dropped. A file of one object is read from the object by the kernel itself where it can (Linux 6.9,
 //! root), so programs that map it share the object's pages.
 
 use std::ffi::OsStr;
@@ -409,9 +409,9 @@ impl Filesystem for Mount {
             reply.error(fuser::Errno::ENOTDIR);
             return;
         };
-        let own = [(".", number), ("..", folder.parent)];
+        let dots = [(".", number), ("..", folder.parent)];
         let entries = folder.entries.iter();
-        let entries = own
+        let entries = dots
             .into_iter()
             .chain(entries.map(|(name, number)| (name.as_str(), *number)));
         let skipped = usize::try_from(offset).unwrap_or(usize::MAX);

@@ -175,11 +175,11 @@ impl FolderTable {
 }
 
 fn require_short(bytes: &[u8]) -> Result<(), TableError> {
-    let found = bytes.len() as u64;
-    if found > MAX_TABLE {
+    let len = bytes.len() as u64;
+    if len > MAX_TABLE {
         return Err(TableError::TooLong {
             limit: MAX_TABLE,
-            found,
+            found: len,
         });
     }
     Ok(())

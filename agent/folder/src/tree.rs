@@ -22,7 +22,7 @@ pub(crate) struct FolderNode {
     /// Number of the folder that it is in; the root's is its own.
     pub(crate) parent: usize,
     pub(crate) entries: BTreeMap<String, usize>,
-    /// Entries that are found by their names and not listed, so that a copy of the folder is the model.
+    /// Entries found by their names and not listed, so that a copy of the folder is the model.
     pub(crate) unlisted: BTreeMap<String, usize>,
 }
 
@@ -65,7 +65,7 @@ impl Tree {
         }
     }
 
-    /// The number of the node that is called `name` in a folder.
+    /// The number of the node called `name` in a folder.
     pub(crate) fn find(&self, folder: usize, name: &str) -> Option<usize> {
         let folder = self.folder(folder)?;
         let entry = folder.entries.get(name);
@@ -104,14 +104,14 @@ impl Tree {
             let number = self.nodes.len();
             let folder =
                 folder_mut(&mut self.nodes, parent).ok_or_else(|| file_and_folder(path))?;
-            let found = *folder.entries.entry(name.to_owned()).or_insert(number);
-            if found == number {
+            let entry = *folder.entries.entry(name.to_owned()).or_insert(number);
+            if entry == number {
                 self.nodes.push(Node::Folder(FolderNode {
                     parent,
                     ..FolderNode::default()
                 }));
             }
-            parent = found;
+            parent = entry;
         }
         match self.folder(parent) {
             Some(_) => Ok((parent, name)),

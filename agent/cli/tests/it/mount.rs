@@ -72,7 +72,7 @@ impl Folder {
 }
 
 impl Drop for Folder {
-    /// A command that is killed leaves its mount.
+    /// A killed command leaves its mount.
     fn drop(&mut self) {
         if self.options().is_some() {
             let flags = nix::mount::MntFlags::MNT_DETACH;
@@ -81,7 +81,7 @@ impl Drop for Folder {
     }
 }
 
-/// Returns true if this process can mount; says so otherwise.
+/// Returns true if this process can mount; reports otherwise that a test is left out.
 fn can_mount() -> bool {
     let can = nix::unistd::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {

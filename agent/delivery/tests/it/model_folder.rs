@@ -18,7 +18,7 @@ impl Pulled {
         let fixture = Fixture::new();
         let dir = fixture.dir().join("model");
         std::fs::create_dir_all(dir.join("tokenizer")).unwrap();
-        // Packs, tensors of their own, one without elements, and some whose ends are not aligned.
+        // Packs, tensors with an object each, one without elements, and some whose ends are not aligned.
         let tensors: Vec<_> = [40, 300_000, 0, 8, 70_000, 4, 5_000_000, 12]
             .into_iter()
             .enumerate()
