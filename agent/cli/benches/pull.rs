@@ -1,6 +1,6 @@
 //! `tetris pull` from a server on this machine, beside `cp` into the same tmpfs and beside `curl`.
 //!
-//! `cargo bench -p tetris-cli`; `-- --mib N` sets the size of the model (2,048), `-- --rounds N` the number of rounds
+//! `cargo bench -p tetris-cli --bench pull`; `-- --mib N` sets the size of the model (2,048), `-- --rounds N` the number of rounds
 //! (5), `-- --json FILE` writes the results to a file too. Needs room for five copies of the model in memory. As root, what is
 //! written goes to a tmpfs with 2 MiB pages, as `tetris init` mounts it; else to /dev/shm.
 //!
