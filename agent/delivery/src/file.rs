@@ -1,13 +1,16 @@
 //! The pull of one file: recognized, completed, or read.
 
+use std::convert::Infallible;
 use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use sha2::{Digest as _, Sha256};
 use tetris_folder::{TableFile, find_header};
 use tetris_loader::header::{Header, HeaderError, LENGTH_FIELD_LEN, MAX_HEADER_LEN};
 use tetris_loader::sidecar::Sidecar;
-use tetris_loader::{Job, MapLimit, ModelBytes, PlannedFile, jobs_of_manifest, map_objects};
+use tetris_loader::{
+    Job, MapLimit, ModelBytes, PlannedFile, StoredFile, jobs_of_manifest, map_objects,
+};
 use tetris_store_layout::{
     Access, CreationLock, Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind,
     Mapping, ObjectId, ObjectRef, PublishOutcome, Published, Store,
@@ -447,20 +450,14 @@ fn filled<T>(places: Vec<Option<T>>, others: impl IntoIterator<Item = T>) -> Vec
 
 /// SHA-256 of a file, from its header and its mapped objects.
 fn sha256(manifest: &Manifest, header: &[u8], objects: &[Mapping]) -> [u8; 32] {
-    let mut hasher = Sha256::new();
-    hasher.update(header);
-    if manifest.kind == ManifestKind::File {
-        hasher.update(objects.first().map_or(&[][..], |object| object));
-    }
-    for tensor in &manifest.tensors {
-        let bytes = tensor.place.and_then(|place| {
-            let begin = place.offset as usize;
-            let object = objects.get(place.object as usize)?;
-            object.get(begin..begin + tensor.len as usize)
-        });
-        hasher.update(bytes.unwrap_or_default());
-    }
-    hasher.finalize().into()
+    let stored = StoredFile {
+        path: Path::new(""),
+        header,
+        manifest,
+        objects,
+    };
+    let Ok(digest) = stored.sha256(|_| Ok::<_, Infallible>(()));
+    digest
 }
 
 fn pulled(

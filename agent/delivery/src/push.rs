@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tetris_folder::StoredFile;
 use tetris_loader::sidecar::{self, Sidecar};
-use tetris_loader::{MapLimit, map_objects};
+use tetris_loader::{MapLimit, StoredFile, map_objects};
 use tetris_store_layout::{Access, ManifestId, ManifestKind, Mapping, ObjectRef, Store};
 
 use crate::error::PullError;

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use tetris_loader::{LoadFailure, MapLimit, map_objects, sidecar};
+use tetris_loader::{LoadFailure, MapLimit, StoredFile, map_objects, sidecar};
 use tetris_store_layout::{Access, Manifest, ManifestKind, Mapping, ObjectId, ObjectRef, Store};
 
 use crate::error::FolderError;
 use crate::header::find_header;
-use crate::stored_file::StoredFile;
 use crate::table::{FolderTable, TableFile};
 
 /// A pulled model. While it lives, none of it is reclaimed.

@@ -16,7 +16,6 @@ mod folder;
 mod header;
 #[cfg(feature = "mount")]
 mod mount;
-mod stored_file;
 mod table;
 #[cfg(feature = "mount")]
 mod tree;
@@ -26,5 +25,4 @@ pub use folder::ModelFolder;
 pub use header::{find_header, keep_header};
 #[cfg(feature = "mount")]
 pub use mount::{MountOptions, Mounted, OpenObject, Unmounter};
-pub use stored_file::StoredFile;
 pub use table::{FolderTable, MAX_FILES, TableFile};

@@ -27,8 +27,10 @@ mod planned_file;
 mod private;
 mod progress;
 mod recognized;
+mod sealed;
 mod settling;
 mod source;
+mod stored_file;
 
 pub mod compare;
 pub mod header;
@@ -51,4 +53,6 @@ pub use planned_file::PlannedFile;
 pub use private::{PRIVATE_ALIGN, PrivateBytes};
 pub use progress::{Progress, ProgressFn};
 pub use recognized::{Recognized, disown};
+pub use sealed::MemoryFile;
 pub use source::Source;
+pub use stored_file::StoredFile;

@@ -1,20 +1,12 @@
 //! Memory files whose bytes and length can no longer change.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::fs::{fallocate, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::io::Errno;
-use tetris_loader::{SegmentSink, each_segment};
+use tetris_loader::{MemoryFile, SegmentSink, each_segment};
 use tetris_store_layout::{PublishError, SEGMENT_BYTES};
 
 use crate::read_at::ReadAt;
-
-/// Name of the memory in `/proc/PID/maps` and `/proc/PID/fd`.
-const NAME: &str = "tetris-publish";
 
 /// Error of a copy.
 enum CopyError {
@@ -30,46 +22,30 @@ impl From<PublishError> for CopyError {
 }
 
 /// Copies the `len` bytes that `read_at` gives into a new memory file, by `threads` threads, and
-/// seals it: no one can write to it any more, or change its length. It counts as this process's
-/// memory until its last descriptor is closed, also one that a forked process inherited.
+/// seals it.
 ///
 /// # Errors
-/// The system's error: no memory, too many open files, or memory files forbidden (`vm.memfd_noexec`).
+/// As of [`MemoryFile`].
 pub fn sealed_memory(len: u64, read_at: ReadAt<'_>, threads: usize) -> io::Result<OwnedFd> {
-    let file = File::from(memory_file()?);
-    ftruncate(&file, len)?;
-    // Pages now, rather than a half that is filled.
-    match fallocate(&file, FallocateFlags::empty(), 0, len) {
-        Err(Errno::INTR) | Ok(()) => {}
-        Err(error) => return Err(error.into()),
-    }
+    let memory = MemoryFile::new(len)?;
     let read = |at: u64, buffer: &mut [u8]| {
         read_at(at, buffer);
         Ok::<(), CopyError>(())
     };
-    let write = |at: u64, bytes: &[u8]| file.write_all_at(bytes, at).map_err(CopyError::Write);
+    let write = |at: u64, bytes: &[u8]| memory.write_at(bytes, at).map_err(CopyError::Write);
     let sink = |index| SegmentSink::Copy(index * SEGMENT_BYTES, &write);
     each_segment(len, &read, threads, sink).map_err(|error| match error {
         CopyError::Write(error) => error,
         CopyError::Publish(error) => io::Error::other(error),
     })?;
-    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
-    fcntl_add_seals(&file, seals)?;
-    Ok(file.into())
-}
-
-fn memory_file() -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    match memfd_create(NAME, flags | MemfdFlags::NOEXEC_SEAL) {
-        // Linux 6.3 has the flag.
-        Err(Errno::INVAL) => Ok(memfd_create(NAME, flags)?),
-        made => Ok(made?),
-    }
+    memory.seal()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Read;
+    use std::os::unix::fs::FileExt;
 
     use super::*;
 

@@ -198,6 +198,10 @@ fn script(silence: Duration) -> Script {
         Message::Publish {
             object: ObjectRef::of(&model),
         },
+        Message::Assemble {
+            manifest_len: 12,
+            sha256: None,
+        },
         Message::AskDomain,
         Message::RecordDerived(DerivedClaim {
             object: ObjectRef::of(&model),

@@ -92,8 +92,13 @@ pub(super) fn inspect(
             format!("the file lies on a file system of type {magic:#x}, which keeps no models");
         return Err(refusal(IngestReason::NOT_A_FILE, text));
     }
-    if let IngestRequest::Memory(object) = request {
-        memory::check(&passed.file, &metadata, magic, object)?;
+    match request {
+        IngestRequest::Memory(object) => {
+            memory::check(&passed.file, &metadata, magic)?;
+            memory::check_length(&metadata, object)?;
+        }
+        IngestRequest::Assembly(_) => memory::check(&passed.file, &metadata, magic)?,
+        IngestRequest::File(_) | IngestRequest::Derived(_) => {}
     }
     let identity = FileIdentity::of(&metadata);
     check_size(identity.size, target, options)?;

@@ -15,12 +15,11 @@ const HUGETLBFS: u32 = 0x9584_58f6;
 /// Bytes of a block of `st_blocks`.
 const BLOCK: u64 = 512;
 
-/// Looks at passed memory that is to become `object`. Nothing of it is read.
+/// Looks at passed memory. Nothing of it is read.
 pub(super) fn check(
     file: impl AsFd,
     metadata: &std::fs::Metadata,
     magic: u32,
-    object: &ObjectRef,
 ) -> Result<(), IngestRefusal> {
     let not_memory = |found: String| {
         let text = format!("expected a memory file (memfd_create) of plain pages, found {found}");
@@ -49,19 +48,28 @@ pub(super) fn check(
         let text = "the memory has no bytes: there is nothing to share";
         return Err(refusal(IngestReason::EMPTY, text));
     }
-    if len != object.len {
-        let text = format!(
-            "expected memory of {} bytes, as the message says, found {len}",
-            object.len
-        );
-        return Err(refusal(IngestReason::CHANGED, text));
-    }
     let taken = metadata.blocks().saturating_mul(BLOCK);
     if taken < len {
         let text = format!(
             "expected {len} bytes that were all written, found pages for {taken}; write zeros, too"
         );
         return Err(refusal(IngestReason::SPARSE, text));
+    }
+    Ok(())
+}
+
+/// Checks that memory has the length of the object that it is to become.
+pub(super) fn check_length(
+    metadata: &std::fs::Metadata,
+    object: &ObjectRef,
+) -> Result<(), IngestRefusal> {
+    let len = metadata.len();
+    if len != object.len {
+        let text = format!(
+            "expected memory of {} bytes, as the message says, found {len}",
+            object.len
+        );
+        return Err(refusal(IngestReason::CHANGED, text));
     }
     Ok(())
 }

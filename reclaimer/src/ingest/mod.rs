@@ -99,8 +99,19 @@ pub enum IngestRequest {
     File(ManifestKind),
     /// Sealed memory, whose bytes make this object.
     Memory(ObjectRef),
+    /// Sealed memory with the manifest of a file whose objects are in the store, and the file's header.
+    Assembly(AssemblyRequest),
     /// A derived tensor, by the word of its key's domain. Nothing is passed for it.
     Derived(Arc<DerivedRecord>),
+}
+
+/// Claims about passed memory with a manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AssemblyRequest {
+    /// Length of the manifest in bytes.
+    pub manifest_len: u64,
+    /// SHA-256 of the file.
+    pub sha256: Option<[u8; 32]>,
 }
 
 /// Name in the store of what was passed.

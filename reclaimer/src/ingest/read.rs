@@ -79,6 +79,9 @@ impl Work {
         match (&self.key.request, &self.passed) {
             (IngestRequest::File(kind), Some(passed)) => self.run_file(*kind, &passed.file),
             (IngestRequest::Memory(object), Some(passed)) => self.run_memory(*object, &passed.file),
+            (IngestRequest::Assembly(assembly), Some(passed)) => {
+                self.run_assembly(*assembly, &passed.file)
+            }
             (IngestRequest::Derived(record), _) => self.run_derived(record),
             (_, None) => {
                 let text = "nothing was passed (this is a bug)";
@@ -134,7 +137,7 @@ impl Work {
     }
 
     /// Waits for memory for a header of `len` bytes. Waiting is no standstill.
-    fn admit_header(&self, len: u64) -> Option<HeaderPermit<'_>> {
+    pub(super) fn admit_header(&self, len: u64) -> Option<HeaderPermit<'_>> {
         let goes_on = || {
             self.pulse.beats.fetch_add(1, Ordering::Relaxed);
             !self.monitor.is_cancelled()
@@ -297,10 +300,16 @@ fn judged(room: RoomResult) -> Result<(), IngestRefusal> {
 
 pub(super) fn refusal_of(error: &IngestError) -> IngestRefusal {
     let reason = match error {
-        IngestError::Changed | IngestError::OtherBytes { .. } => IngestReason::CHANGED,
+        IngestError::Changed | IngestError::OtherBytes { .. } | IngestError::OtherDigest { .. } => {
+            IngestReason::CHANGED
+        }
         IngestError::TooLarge { .. } => IngestReason::TOO_LARGE,
         IngestError::Empty => IngestReason::EMPTY,
-        IngestError::Load(LoadError::Header(_) | LoadError::Dtype { .. }) => IngestReason::INVALID,
+        IngestError::NoObjects { .. } => IngestReason::NO_OBJECT,
+        IngestError::Claim(_)
+        | IngestError::Load(LoadError::Header(_) | LoadError::Dtype { .. }) => {
+            IngestReason::INVALID
+        }
         IngestError::Publish(error) if error.is_full() => IngestReason::NO_ROOM,
         _ => IngestReason::UNAVAILABLE,
     };

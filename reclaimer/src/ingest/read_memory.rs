@@ -1,13 +1,14 @@
-//! The thread of a job of memory or of a derived tensor.
+//! The thread of a job of memory, of a manifest or of a derived tensor.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tetris_loader::ingest::MemoryIngest;
+use tetris_loader::ingest::{AssemblyIngest, MemoryIngest};
 use tetris_reclaimer_core::Space;
 use tetris_store_layout::{Access, DerivedRecord, ObjectRef, RecordUse};
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 
+use super::AssemblyRequest;
 use super::finished::Finished;
 use super::read::{Work, refusal_of};
 use super::refusal;
@@ -41,6 +42,42 @@ impl Work {
             }
         })?;
         Ok(Finished::recorded(object))
+    }
+
+    /// Proves and publishes the manifest of a file whose objects are in the store.
+    pub(super) fn run_assembly(
+        &self,
+        request: AssemblyRequest,
+        file: &File,
+    ) -> Result<Finished, IngestRefusal> {
+        let refused = Mutex::new(None);
+        let noted = |had: Result<(), IngestRefusal>| match had {
+            Ok(()) => true,
+            Err(refusal) => {
+                let mut noted = refused.lock().unwrap_or_else(PoisonError::into_inner);
+                noted.get_or_insert(refusal);
+                false
+            }
+        };
+        let make_room = |bytes| noted(self.have_room(Space::of_bytes(bytes)));
+        let admit_records = |records| noted(self.have_room_for_records(records));
+        let admit_header = |len| self.admit_header(len);
+        let ingest = AssemblyIngest {
+            store: &self.target.store,
+            len: self.checked.identity.size,
+            manifest_len: request.manifest_len,
+            sha256: request.sha256,
+            threads: self.threads(),
+            max_tensors: self.max_tensors,
+            monitor: Arc::clone(&self.monitor),
+            make_room: &make_room,
+            admit_records: &admit_records,
+            admit_header: &admit_header,
+        };
+        let result = ingest.run(file);
+        let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let result = result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)));
+        result.map(Finished::from)
     }
 
     /// Publishes memory, or finds its bytes in the store.

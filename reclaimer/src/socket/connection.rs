@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::frames::{Ended, Frames};
 use super::{Fault, RoomAnswer, RoomAsk};
-use crate::ingest::{Broker, IngestRequest, TargetStore};
+use crate::ingest::{AssemblyRequest, Broker, IngestRequest, TargetStore};
 use crate::report::LatestStatus;
 
 /// Receives each fault.
@@ -93,6 +93,17 @@ impl Client {
                 }
                 Ok(Message::Publish { object }) => {
                     let request = IngestRequest::Memory(object);
+                    let ingest = self.ingest(frames, request, incoming.descriptors);
+                    ingest.instrument(span).await?
+                }
+                Ok(Message::Assemble {
+                    manifest_len,
+                    sha256,
+                }) => {
+                    let request = IngestRequest::Assembly(AssemblyRequest {
+                        manifest_len,
+                        sha256,
+                    });
                     let ingest = self.ingest(frames, request, incoming.descriptors);
                     ingest.instrument(span).await?
                 }

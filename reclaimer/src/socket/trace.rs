@@ -34,6 +34,7 @@ const fn name(message: &Message) -> Option<&'static str> {
     match message {
         Message::Ingest { .. } => Some("ingest"),
         Message::Publish { .. } => Some("publish"),
+        Message::Assemble { .. } => Some("assemble"),
         Message::RecordDerived(_) => Some("record"),
         Message::TakeTurn(_) => Some("turn"),
         Message::MakeRoom { .. } => Some("room"),

@@ -41,6 +41,25 @@ pub enum IngestError {
         /// The object that the bytes make.
         found: String,
     },
+    /// The manifest of a file is not that of its header and its objects.
+    #[error("the manifest is not true: {0}")]
+    Claim(String),
+    /// Objects of the manifest are not in the store.
+    #[error("{missing} of {all} objects of the manifest are not in the store; publish them first")]
+    NoObjects {
+        /// Number of missing objects.
+        missing: usize,
+        /// Number of objects.
+        all: usize,
+    },
+    /// The file has another SHA-256 than the process claims.
+    #[error("expected SHA-256 {expected}, found {found}")]
+    OtherDigest {
+        /// The claimed digest.
+        expected: String,
+        /// The digest of the file's bytes.
+        found: String,
+    },
     /// It has no tensor bytes.
     #[error(
         "the file has no tensor bytes: there is nothing to share, and reading it costs no more than finding it"

@@ -25,9 +25,11 @@ use tetris_store_layout::{
     ObjectRef, PublishError, RecordUse, Store,
 };
 
+mod assembly;
 mod error;
 mod memory;
 
+pub use assembly::AssemblyIngest;
 pub use error::IngestError;
 use error::too_large;
 pub use memory::{IngestedMemory, MemoryIngest};

@@ -157,6 +157,41 @@ impl DaemonClient {
         })
     }
 
+    /// Passes sealed `memory` with the manifest of a file, `manifest_len` bytes long, and the file's header behind it, and waits
+    /// until the manifest is published. A `sha256` is proved, which takes as long as hashing the file, and bound to it.
+    /// `progress` receives bytes hashed and bytes passed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the daemon refuses the manifest, there is none, or it does not answer in time.
+    pub fn assemble(
+        &self,
+        memory: BorrowedFd<'_>,
+        manifest_len: u64,
+        sha256: Option<[u8; 32]>,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<HeldInStore<ManifestId>, DaemonError> {
+        let mut connection = self.open()?;
+        let message = Message::Assemble {
+            manifest_len,
+            sha256,
+        };
+        connection.pass(&message, memory)?;
+        let (content, bytes_read) = match connection.outcome(progress)? {
+            Message::Ingested {
+                manifest,
+                bytes_read,
+            } => (manifest, bytes_read),
+            other => return Err(unexpected("a manifest", &other)),
+        };
+        connection.extend();
+        Ok(HeldInStore {
+            content,
+            bytes_read,
+            connection,
+        })
+    }
+
     /// Asks for the trust domain of this process. `header` is the store's header, through the mount that this process has.
     /// `None` if it has no domain, or the daemon keeps no records for clients.
     ///

@@ -27,15 +27,20 @@ pub(super) const TURN_TAKEN: u8 = 19;
 pub(super) const INGEST: u8 = 64;
 pub(super) const PUBLISH: u8 = 65;
 pub(super) const ASK_DOMAIN: u8 = 66;
+pub(super) const ASSEMBLE: u8 = 67;
+/// Length of the payload of [`Message::Assemble`](super::Message::Assemble), in bytes.
+pub(super) const ASSEMBLE_BYTES: usize = 41;
 /// Length of the payloads of [`Message::Ingest`] and [`Message::AskDomain`], in bytes.
 pub(super) const INGEST_PAYLOAD_BYTES: usize = 1;
 
 /// Returns true for the frames that carry a descriptor: [`Ingest`](super::Message::Ingest),
-/// [`Publish`](super::Message::Publish) and [`AskDomain`](super::Message::AskDomain). A frame of
-/// another length is no such message.
+/// [`Publish`](super::Message::Publish), [`AskDomain`](super::Message::AskDomain) and
+/// [`Assemble`](super::Message::Assemble). A frame of another length is no such message.
 pub fn carries_descriptor(header: FrameHeader) -> bool {
     matches!(
         (header.kind, header.len),
-        (INGEST | ASK_DOMAIN, INGEST_PAYLOAD_BYTES) | (PUBLISH, object::BYTES)
+        (INGEST | ASK_DOMAIN, INGEST_PAYLOAD_BYTES)
+            | (PUBLISH, object::BYTES)
+            | (ASSEMBLE, ASSEMBLE_BYTES)
     )
 }

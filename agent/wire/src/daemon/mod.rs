@@ -17,9 +17,10 @@ use tetris_store_layout::{Digest, ManifestId, ManifestKind, ObjectRef, TrustDoma
 use crate::{MAX_TEXT_BYTES, Protocol, ProtocolError, Reader, Writer};
 
 use kinds::{
-    ASK_DOMAIN, ASK_WARM, DOMAIN, ERROR, HELLO, HELLO_ACK, INGEST, INGEST_DONE, INGEST_PROGRESS,
-    INGEST_REFUSED, INGEST_WAITING, INGESTED, MAKE_ROOM, PUBLISH, PUBLISHED, RECORD_DERIVED,
-    RECORDED, ROOM_MADE, ROOM_REFUSED, TAKE_TURN, TRACE, TRACE_KEPT, TURN_TAKEN, WARM,
+    ASK_DOMAIN, ASK_WARM, ASSEMBLE, DOMAIN, ERROR, HELLO, HELLO_ACK, INGEST, INGEST_DONE,
+    INGEST_PROGRESS, INGEST_REFUSED, INGEST_WAITING, INGESTED, MAKE_ROOM, PUBLISH, PUBLISHED,
+    RECORD_DERIVED, RECORDED, ROOM_MADE, ROOM_REFUSED, TAKE_TURN, TRACE, TRACE_KEPT, TURN_TAKEN,
+    WARM,
 };
 
 pub use derived::{BuildRequest, DerivedClaim};
@@ -99,6 +100,14 @@ pub enum Message {
         /// The object that the bytes make.
         object: ObjectRef,
     },
+    /// A client that can only read the store passes the manifest of a file whose objects are in it, and the
+    /// file's header behind that, in sealed memory. One descriptor comes with it.
+    Assemble {
+        /// Length of the manifest in bytes. The rest of the memory is the header; none for a file kept whole.
+        manifest_len: u64,
+        /// SHA-256 of the file, to be proved and bound to the manifest.
+        sha256: Option<[u8; 32]>,
+    },
     /// The object is in the store, and stays there until the client is done.
     Published {
         /// The object.
@@ -165,6 +174,7 @@ impl Message {
             Self::Warm { .. } => WARM,
             Self::Publish { .. } => PUBLISH,
             Self::AskDomain => ASK_DOMAIN,
+            Self::Assemble { .. } => ASSEMBLE,
             Self::Domain(_) => DOMAIN,
             Self::RecordDerived(_) => RECORD_DERIVED,
             Self::Recorded => RECORDED,
@@ -203,6 +213,13 @@ impl Message {
             Self::Warm { warm } => to.u8(u8::from(*warm)),
             Self::Publish { object } => object::encode(to, object),
             Self::AskDomain => to.u8(0),
+            Self::Assemble {
+                manifest_len,
+                sha256,
+            } => to
+                .u64(*manifest_len)
+                .u8(u8::from(sha256.is_some()))
+                .bytes(&sha256.unwrap_or_default()),
             Self::Domain(domain) => derived::encode_domain(to, *domain),
             Self::RecordDerived(claim) => claim.encode(to),
             Self::TakeTurn(request) => request.encode(to),
@@ -311,6 +328,22 @@ impl Message {
                 let mut from = reader("44");
                 let object = object::decode(&mut from)?;
                 from.end(Self::Publish { object })
+            }
+            ASSEMBLE => {
+                let mut from = reader("41");
+                let (manifest_len, is_known) = (from.u64()?, from.u8()?);
+                let digest: [u8; 32] = from.bytes()?;
+                let sha256 = match (is_known, digest) {
+                    (0, digest) if digest == [0; 32] => None,
+                    (1, digest) => Some(digest),
+                    (other, _) => {
+                        return Err(from.value("1, or 0 and a digest of zeros", other.into()));
+                    }
+                };
+                from.end(Self::Assemble {
+                    manifest_len,
+                    sha256,
+                })
             }
             PUBLISHED => {
                 let mut from = reader("52");

@@ -158,6 +158,10 @@ fn daemon_messages() -> Vec<Vec<u8>> {
             object: ObjectRef::of(b"bytes"),
             bytes_read: 5,
         },
+        Message::Assemble {
+            manifest_len: 300,
+            sha256: Some([4; 32]),
+        },
         Message::AskDomain,
         Message::Domain(Some(TrustDomain::User(1000))),
         Message::Domain(None),

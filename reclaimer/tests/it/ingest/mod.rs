@@ -1,5 +1,6 @@
 //! Files that clients pass: published, refused, and fought over.
 
+mod assembled;
 mod charged;
 mod configuration;
 mod derived;

@@ -94,6 +94,20 @@ fn messages() -> Vec<(&'static str, Message)> {
                 bytes_read: 16,
             },
         ),
+        (
+            "assemble",
+            Message::Assemble {
+                manifest_len: 300,
+                sha256: Some([9; 32]),
+            },
+        ),
+        (
+            "assemble-without-digest",
+            Message::Assemble {
+                manifest_len: 300,
+                sha256: None,
+            },
+        ),
         ("ask-domain", Message::AskDomain),
         ("domain", Message::Domain(Some(TrustDomain::User(17)))),
         ("no-domain", Message::Domain(None)),
@@ -162,6 +176,6 @@ fn messages_are_of_every_kind() {
         .iter()
         .map(|(_, message)| message.kind())
         .collect();
-    let kinds: BTreeSet<u8> = (HELLO..=TRACE_KEPT).chain(INGEST..=ASK_DOMAIN).collect();
+    let kinds: BTreeSet<u8> = (HELLO..=TRACE_KEPT).chain(INGEST..=ASSEMBLE).collect();
     assert_eq!(named, kinds);
 }

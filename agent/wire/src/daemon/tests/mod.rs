@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use tetris_store_layout::{FIRST_POD_DOMAIN, LAST_POD_DOMAIN, ObjectId, TensorId};
 
-use super::kinds::INGEST_PAYLOAD_BYTES;
+use super::kinds::{ASSEMBLE_BYTES, INGEST_PAYLOAD_BYTES};
 use super::*;
 use crate::{FRAME_HEADER_BYTES, FrameHeader};
 
@@ -96,6 +96,12 @@ fn message() -> impl Strategy<Value = Message> {
             }
         ),
         object().prop_map(|object| Message::Publish { object }),
+        (any::<u64>(), any::<Option<[u8; 32]>>()).prop_map(|(manifest_len, sha256)| {
+            Message::Assemble {
+                manifest_len,
+                sha256,
+            }
+        }),
         (object(), any::<u64>())
             .prop_map(|(object, bytes_read)| Message::Published { object, bytes_read }),
         (any::<u16>(), text()).prop_map(|(code, text)| Message::Error {
@@ -192,6 +198,33 @@ fn memory_is_passed_with_the_object_that_its_bytes_make() {
     for (len, carries) in [(43, false), (44, true), (45, false)] {
         let header = FrameHeader { len, kind: PUBLISH };
         assert_eq!(carries_descriptor(header), carries, "{len}");
+    }
+}
+
+#[test]
+fn a_manifest_is_passed_with_a_digest_or_without() {
+    let assemble = |sha256| Message::Assemble {
+        manifest_len: 7,
+        sha256,
+    };
+    let with = payload(&assemble(Some([3; 32])));
+    assert_eq!(with[..9], [7, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(with.len(), ASSEMBLE_BYTES);
+    let without = payload(&assemble(None));
+    assert_eq!(without[8..], [0; 33]);
+    // A digest that counts for nothing is no second encoding.
+    for (at, byte) in [(8, 2), (40, 1)] {
+        let mut other = without.clone();
+        other[at] = byte;
+        assert!(Message::decode(ASSEMBLE, &other).is_err(), "{at}");
+    }
+    for (len, carries) in [(40, false), (41, true), (42, false)] {
+        let kind = ASSEMBLE;
+        assert_eq!(
+            carries_descriptor(FrameHeader { len, kind }),
+            carries,
+            "{len}"
+        );
     }
 }
 

@@ -3,8 +3,14 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use tetris_loader::{LoadFailure, ModelBytes};
+use sha2::{Digest as _, Sha256};
 use tetris_store_layout::{Manifest, ManifestKind, ManifestTensor, Mapping};
+
+use crate::error::LoadFailure;
+use crate::model_bytes::ModelBytes;
+
+/// Bytes of a file hashed between two reports of progress.
+const HASHED_AT_ONCE: usize = 1 << 20;
 
 /// A file whose objects are mapped.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +67,24 @@ impl<'a> StoredFile<'a> {
             }
         }
         Cow::Owned(bytes)
+    }
+}
+
+impl StoredFile<'_> {
+    /// SHA-256 of the file. `progress` receives the length of each part before it is hashed.
+    ///
+    /// # Errors
+    /// The first one of `progress`.
+    pub fn sha256<E>(&self, progress: impl Fn(u64) -> Result<(), E>) -> Result<[u8; 32], E> {
+        let mut hasher = Sha256::new();
+        let mut offset = 0;
+        while let Some(piece) = self.piece(offset) {
+            let piece = piece.get(..HASHED_AT_ONCE).unwrap_or(piece);
+            progress(piece.len() as u64)?;
+            hasher.update(piece);
+            offset += piece.len() as u64;
+        }
+        Ok(hasher.finalize().into())
     }
 }
 
