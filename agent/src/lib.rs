@@ -54,6 +54,7 @@ mod load;
 mod loaded_file;
 mod model;
 mod model_file;
+mod node_publisher;
 mod options;
 mod origin;
 mod private_reason;
@@ -79,6 +80,7 @@ pub use layout::{AttachedLayout, LayoutParts, PlacedTensor};
 pub use load::bound;
 pub use model::{Model, SharedFile, Tensor};
 pub use model_file::ModelFile;
+pub use node_publisher::{NodePublishError, NodePublisher};
 pub use options::{
     DEFAULT_BROKER_TIMEOUT, DEFAULT_MIN_SHARED_BYTES, DEFAULT_ROOM_TIMEOUT, DEFAULT_WAIT,
     LoadOptions,

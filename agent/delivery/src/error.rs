@@ -168,10 +168,18 @@ pub enum PullError {
         source: PublishError,
     },
     /// The store cannot be written by this process.
-    #[error("the store `{}` is read-only here; run the pull on the node, as the store's owner", path.display())]
+    #[error("the store `{}` is read-only here, and no daemon that publishes answers in it; run the pull as the store's owner, or start tetris-node", path.display())]
     ReadOnly {
         /// The store.
         path: PathBuf,
+    },
+    /// The node's daemon did not publish something for this process.
+    #[error("`{address}`: the node's daemon did not publish it: {source}")]
+    Daemon {
+        /// The address.
+        address: String,
+        /// The daemon's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The store does not take an object.
     #[error("cannot publish: {0}")]

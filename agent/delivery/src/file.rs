@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use tetris_folder::{TableFile, find_header};
+use tetris_folder::{FolderTable, TableFile, find_header};
 use tetris_loader::header::{Header, HeaderError, LENGTH_FIELD_LEN, MAX_HEADER_LEN};
 use tetris_loader::sidecar::Sidecar;
 use tetris_loader::{
@@ -17,6 +17,7 @@ use tetris_store_layout::{
 };
 use tokio::runtime::Handle;
 
+use crate::destination::{Destination, brokered};
 use crate::error::PullError;
 use crate::fetch::Fetcher;
 use crate::journal::Journal;
@@ -36,10 +37,11 @@ const WAIT: Duration = Duration::from_hours(1);
 /// The parts that pulling a file needs.
 pub(crate) struct FilePull<'a> {
     pub(crate) fetcher: &'a Fetcher<'a>,
-    pub(crate) store: &'a Store,
+    pub(crate) destination: Destination<'a>,
+    /// Files of an earlier pull of the source, if it is listed.
+    pub(crate) earlier: Option<&'a FolderTable>,
     pub(crate) runtime: &'a Handle,
     pub(crate) options: &'a PullOptions,
-    pub(crate) make_room: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
 /// A file whose objects are in the store and mapped.
@@ -70,6 +72,10 @@ struct Completed {
 }
 
 impl FilePull<'_> {
+    fn store(&self) -> &Store {
+        self.destination.store
+    }
+
     /// Brings all objects of a file into the store; `sidecar` is the one beside it, if there is one.
     pub(crate) fn pull(
         &self,
@@ -83,8 +89,8 @@ impl FilePull<'_> {
         }
         // A known file is not waited for: two pulls that complete it at once fetch the same objects.
         let lock = file.keys().next().and_then(|key| {
-            let is_known = || matches!(self.store.look_up(&key), Ok(Some(_)));
-            self.store.creation_lock(&key.id().0, WAIT, is_known)
+            let is_known = || matches!(self.store().look_up(&key), Ok(Some(_)));
+            self.store().creation_lock(&key.id().0, WAIT, is_known)
         });
         if let Some(known) = self.known(file)? {
             return Ok(known);
@@ -100,13 +106,17 @@ impl FilePull<'_> {
     /// The file by an identity that the store has, completed from the source.
     fn known(&self, file: &RemoteFile) -> Result<Option<PulledFile>, PullError> {
         let before = self.fetcher.fetched();
-        for key in file.keys() {
-            let Some((id, manifest)) = self.manifest_of(file, &key) else {
-                continue;
-            };
+        let by_key = file.keys().map(|key| {
             let known_by = match key.by {
                 IdentityBy::Sha256 { .. } => KnownBy::Sha256,
                 _ => KnownBy::Version,
+            };
+            (known_by, Some(key))
+        });
+        // A process that can only read the store binds no version to a file, but lists it.
+        for (known_by, key) in by_key.chain([(KnownBy::Version, None)]) {
+            let Some((id, manifest)) = self.manifest_of(file, key.as_ref()) else {
+                continue;
             };
             let header = self.header(file, &manifest)?;
             let completed = match header {
@@ -119,12 +129,14 @@ impl FilePull<'_> {
                     "the file is not what the store knows by that name; it is read again"
                 );
                 // A digest was proved before: then the source does not keep its promise, and others do.
-                if known_by == KnownBy::Version {
-                    self.store.unbind(&key)?;
+                if let (KnownBy::Version, Some(key), None) =
+                    (known_by, key, self.destination.publisher)
+                {
+                    self.store().unbind(&key)?;
                 }
                 continue;
             };
-            self.store.touch_manifest(id);
+            self.store().touch_manifest(id);
             let mut known = pulled(file, known_by, Some(id), self.fetcher.fetched() - before);
             known.report.objects = completed.objects.len();
             known.report.new_objects = completed.new;
@@ -140,17 +152,27 @@ impl FilePull<'_> {
         if manifest.kind == ManifestKind::File {
             return Ok(Some(Vec::new()));
         }
-        if let Some(header) = find_header(ObjectId(manifest.header_digest), self.store) {
+        if let Some(header) = find_header(
+            ObjectId(manifest.header_digest),
+            &self.destination.domains(),
+            self.store(),
+        ) {
             return Ok(Some(header.to_vec()));
         }
         let header = self.bytes(file, 0..manifest.data_start)?;
         Ok((Digest::of(&header) == manifest.header_digest).then_some(header))
     }
 
-    fn manifest_of(&self, file: &RemoteFile, key: &IdentityKey) -> Option<(ManifestId, Manifest)> {
-        let known = self.store.look_up(key).and_then(|id| {
+    /// The manifest of a file by its identity, or by the list of an earlier pull.
+    fn manifest_of(
+        &self,
+        file: &RemoteFile,
+        key: Option<&IdentityKey>,
+    ) -> Option<(ManifestId, Manifest)> {
+        let bound = key.map_or_else(|| Ok(self.listed(file)), |key| self.store().look_up(key));
+        let known = bound.and_then(|id| {
             let Some(id) = id else { return Ok(None) };
-            Ok(self.store.manifest(id)?.map(|manifest| (id, manifest)))
+            Ok(self.store().manifest(id)?.map(|manifest| (id, manifest)))
         });
         match known {
             Ok(known) => known.filter(|(_, manifest)| {
@@ -173,7 +195,7 @@ impl FilePull<'_> {
         let refs: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
         let limit = MapLimit::default();
         let threads = self.options.threads.get();
-        let present = map_objects(self.store, &refs, Access::ReadOnly, threads, &limit);
+        let present = map_objects(self.store(), &refs, Access::ReadOnly, threads, &limit);
         let jobs = jobs_of_manifest(manifest);
         let missing: Vec<WantedObject<'_>> = jobs
             .iter()
@@ -198,6 +220,14 @@ impl FilePull<'_> {
         Ok(Some(Completed { objects, new }))
     }
 
+    /// The manifest that an earlier pull of the source had for this version of a file.
+    fn listed(&self, file: &RemoteFile) -> Option<ManifestId> {
+        let listed = self.earlier?.file(&file.path)?;
+        let version = Digest(file.source_digest()?);
+        listed.version.filter(|listed| *listed == version)?;
+        listed.manifest
+    }
+
     fn objects<'f>(
         &'f self,
         file: &'f RemoteFile,
@@ -206,11 +236,10 @@ impl FilePull<'_> {
     ) -> ObjectFetch<'f> {
         ObjectFetch {
             fetcher: self.fetcher,
-            store: self.store,
+            destination: self.destination,
             file,
             runtime: self.runtime,
             options: self.options,
-            make_room: self.make_room,
             front,
             journal,
         }
@@ -281,7 +310,7 @@ impl FilePull<'_> {
     fn read(&self, file: &RemoteFile) -> Result<PulledFile, PullError> {
         let before = self.fetcher.fetched();
         let (planned, front) = self.plan(file)?;
-        let journal = Journal::of(file, self.store);
+        let journal = Journal::of(file, self.destination);
         let jobs = &planned.plan.jobs;
         let noted = |job: &Job| journal.object(job.run_at()?, job.len());
         let objects: Vec<Option<Published>> = jobs.iter().map(noted).collect();
@@ -388,19 +417,31 @@ impl PulledFile {
             size: file.size,
             modified: modified.map_or(0, |since| since.as_secs()),
             manifest: self.report.manifest,
+            version: file.source_digest().map(Digest),
             header: (!self.header.is_empty()).then(|| ObjectId::of(&self.header)),
         }
     }
 
     /// Proves that the content has the digest that the source promises, and binds the file's identities
     /// to it. Of a file with another digest nothing is left.
-    pub(crate) fn bind(mut self, store: &Store) -> Result<Self, PullError> {
+    pub(crate) fn bind(mut self, destination: Destination<'_>) -> Result<Self, PullError> {
         let Some(unbound) = self.unbound.take() else {
             return Ok(self);
         };
-        let file = self.report.file.clone();
+        let (file, store) = (self.report.file.clone(), destination.store);
+        if let Some(publisher) = destination.publisher {
+            if unbound.manifest.objects.is_empty() {
+                self.report.manifest = None;
+                return Ok(self);
+            }
+            // It proves the digest.
+            let assembled = publisher.assemble(&unbound.manifest, &self.header, file.sha256);
+            assembled.map_err(|source| brokered(&file.address, source))?;
+            self.lock = None;
+            return Ok(self);
+        }
         let forget = || {
-            let journal = Journal::of(&file, store);
+            let journal = Journal::of(&file, destination);
             for &(at, len) in &unbound.noted {
                 journal.remove(at, len);
             }

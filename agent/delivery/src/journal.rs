@@ -7,6 +7,7 @@ use tetris_store_layout::{
     Access, DerivedKey, Digest, ObjectRef, PublishOutcome, Published, Store, TensorId,
 };
 
+use crate::destination::Destination;
 use crate::listing::RemoteFile;
 
 /// Objects below this are fetched again: a note takes a page and an inode.
@@ -17,19 +18,23 @@ const VERSION: u32 = 1;
 /// Notes about one version of a file.
 pub(crate) struct Journal<'a> {
     store: &'a Store,
-    /// The file; `None` where the source names no version.
+    /// The file; `None` where the source names no version, or a daemon writes the store.
     file: Option<TensorId>,
 }
 
 impl<'a> Journal<'a> {
-    pub(crate) fn of(file: &RemoteFile, store: &'a Store) -> Self {
+    /// The notes about `file`. In a store that a daemon writes there are none, since no one would remove them.
+    pub(crate) fn of(file: &RemoteFile, destination: Destination<'a>) -> Self {
+        let store = destination.store;
         let digest = file.source_digest().or_else(|| {
             let digest = file.sha256?;
             Some(*blake3::Hasher::new().update(&digest).finalize().as_bytes())
         });
         Self {
             store,
-            file: digest.map(|digest| TensorId(Digest(digest))),
+            file: digest
+                .filter(|_| destination.publisher.is_none())
+                .map(|digest| TensorId(Digest(digest))),
         }
     }
 

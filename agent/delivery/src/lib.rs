@@ -16,6 +16,7 @@
     clippy::panic
 )]
 
+mod destination;
 mod error;
 mod fetch;
 mod file;
@@ -32,6 +33,7 @@ mod push;
 mod report;
 mod selection;
 
+pub use destination::{Destination, Publisher, PublisherError};
 pub use error::PullError;
 pub use listing::RemoteFile;
 pub use name::SourceName;

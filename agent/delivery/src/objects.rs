@@ -8,11 +8,11 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tetris_loader::{Job, threads};
 use tetris_store_layout::{
-    Access, ObjectRef, PublishError, Published, SEGMENT_BYTES, SegmentDigest, SegmentWriter,
-    Staging, Store, segment_count, segment_len,
+    ObjectRef, Published, SEGMENT_BYTES, SegmentDigest, segment_count, segment_len,
 };
 use tokio::runtime::Handle;
 
+use crate::destination::{Destination, Staged, StagedSegment};
 use crate::error::PullError;
 use crate::fetch::Fetcher;
 use crate::journal::Journal;
@@ -26,18 +26,13 @@ const SEGMENTS: u64 = 8;
 /// Bytes written at a time: a huge page, which the kernel zeroes first where it is written in parts. Measured: that
 /// took most of a pull's processor time.
 const PIECE: u64 = 2 << 20;
-/// Most times that room is made for one object: another process may take it first.
-const ROOM_ATTEMPTS: u32 = 16;
-
 /// The parts that fetching objects needs.
 pub(crate) struct ObjectFetch<'a> {
     pub(crate) fetcher: &'a Fetcher<'a>,
-    pub(crate) store: &'a Store,
+    pub(crate) destination: Destination<'a>,
     pub(crate) file: &'a RemoteFile,
     pub(crate) runtime: &'a Handle,
     pub(crate) options: &'a PullOptions,
-    /// Called when the store is full, with the number of bytes needed; true when some were freed.
-    pub(crate) make_room: &'a (dyn Fn(u64) -> bool + Sync),
     /// First bytes of the file, which are in memory.
     pub(crate) front: &'a [u8],
     /// Notes of objects that no manifest names yet.
@@ -75,17 +70,17 @@ struct Task {
 /// An object in the making.
 #[derive(Default)]
 struct Making<'a> {
-    staging: Option<Arc<Staging<'a>>>,
+    staging: Option<Arc<Staged<'a>>>,
     digests: Vec<Option<SegmentDigest>>,
     published: Option<Published>,
 }
 
 /// Segments being written, in order.
 struct Writing<'w, 'a> {
-    staging: &'w Staging<'a>,
+    staging: &'w Staged<'a>,
     /// Segments left; the first is being written.
     segments: Range<u64>,
-    writer: Option<SegmentWriter<'w>>,
+    writer: Option<StagedSegment<'w>>,
     /// Bytes of the segment not written yet, less than a piece.
     piece: Vec<u8>,
     /// Bytes of the segment left, those of the piece included.
@@ -94,7 +89,7 @@ struct Writing<'w, 'a> {
 }
 
 impl<'w, 'a> Writing<'w, 'a> {
-    fn new(staging: &'w Staging<'a>, segments: Range<u64>) -> Self {
+    fn new(staging: &'w Staged<'a>, segments: Range<u64>) -> Self {
         let mut writing = Self {
             staging,
             segments,
@@ -128,7 +123,7 @@ impl<'w, 'a> Writing<'w, 'a> {
             self.piece.clear();
             if self.left == 0 {
                 self.digests
-                    .extend(self.writer.take().map(SegmentWriter::finish));
+                    .extend(self.writer.take().map(StagedSegment::finish));
                 self.segments.next();
                 self.begin();
             }
@@ -255,32 +250,16 @@ impl<'a> Sweep<'_, 'a> {
     }
 
     /// The staged object, which the first of its tasks makes.
-    fn staging(&self, making: &Mutex<Making<'a>>, len: u64) -> Result<Arc<Staging<'a>>, PullError> {
+    fn staging(&self, making: &Mutex<Making<'a>>, len: u64) -> Result<Arc<Staged<'a>>, PullError> {
         let mut making = lock(making);
         if let Some(staging) = &making.staging {
             return Ok(Arc::clone(staging));
         }
-        let staging = Arc::new(self.with_room(len, || self.fetch.store.stage(len))?);
+        let fetch = self.fetch;
+        let staging = Arc::new(fetch.destination.stage(len, &fetch.file.address)?);
         making.staging = Some(Arc::clone(&staging));
         making.digests = vec![None; segment_count(len) as usize];
         Ok(staging)
-    }
-
-    /// Publishes with `publish`, making room for the file if the store is full.
-    fn with_room<T>(
-        &self,
-        needed: u64,
-        publish: impl Fn() -> Result<T, PublishError>,
-    ) -> Result<T, PullError> {
-        let published = with_room(self.fetch.make_room, needed, publish);
-        published.map_err(|source| match source {
-            source if source.is_full() => PullError::Full {
-                address: self.fetch.file.address.clone(),
-                needed,
-                source,
-            },
-            source => source.into(),
-        })
     }
 
     /// Keeps the digests of a task's segments; with the last ones, publishes the object.
@@ -289,7 +268,7 @@ impl<'a> Sweep<'_, 'a> {
         task: &Task,
         wanted: &WantedObject<'_>,
         making: &Mutex<Making<'a>>,
-        (staging, digests): (Arc<Staging<'a>>, Vec<SegmentDigest>),
+        (staging, digests): (Arc<Staged<'a>>, Vec<SegmentDigest>),
         at: u64,
     ) -> Result<(), ObjectsError> {
         let mut making = lock(making);
@@ -307,7 +286,7 @@ impl<'a> Sweep<'_, 'a> {
         let Some(staging) = making.staging.take().and_then(Arc::into_inner) else {
             return Ok(());
         };
-        let published = staging.commit(&digests, Access::ReadOnly)?;
+        let published = staging.commit(&digests, &self.fetch.file.address)?;
         check(&published, wanted)?;
         if let Some(journal) = self.fetch.journal {
             journal.note(at, published.object);
@@ -336,29 +315,12 @@ impl<'a> Sweep<'_, 'a> {
         let mut bytes = vec![0; job.len() as usize];
         job.read(&parts, 0, &mut bytes)
             .map_err(|failure| changed(failure, fetch.file))?;
-        let publish = || fetch.store.publish(&bytes, Access::ReadOnly);
-        let published = self.with_room(job.len(), publish)?;
+        let published = fetch.destination.publish(&bytes, &fetch.file.address)?;
         check(&published, wanted)?;
         fetch.fetcher.count_done(job.len());
         lock(making).published = Some(published);
         Ok(())
     }
-}
-
-/// Publishes with `publish`, making room if the store is full.
-pub(crate) fn with_room<T>(
-    make_room: &(dyn Fn(u64) -> bool + Sync),
-    needed: u64,
-    publish: impl Fn() -> Result<T, PublishError>,
-) -> Result<T, PublishError> {
-    let mut published = publish();
-    for _ in 0..ROOM_ATTEMPTS {
-        match &published {
-            Err(error) if error.is_full() && make_room(needed) => published = publish(),
-            _ => break,
-        }
-    }
-    published
 }
 
 /// Checks that an object is the one that the manifest names.

@@ -3,17 +3,17 @@
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-use tetris_folder::{FolderTable, keep_header};
+use tetris_folder::{FolderTable, header_key};
 use tetris_loader::hub;
-use tetris_store_layout::{Access, ManifestKind, Mapping, Store};
+use tetris_store_layout::{ManifestKind, Mapping, ObjectId};
 use tokio::runtime::Handle;
 
+use crate::destination::Destination;
 use crate::error::PullError;
 use crate::fetch::Fetcher;
 use crate::file::{FilePull, PulledFile};
 use crate::listing::{Listing, RemoteFile};
 use crate::name::SourceName;
-use crate::objects::with_room;
 use crate::options::PullOptions;
 use crate::origin::Origin;
 use crate::report::PullReport;
@@ -92,22 +92,21 @@ pub(crate) fn with_listing<T>(
     })
 }
 
-/// Pulls a model into `store`. `make_room` is called when the store is full, with the number of bytes needed,
-/// and returns true when some were freed.
+/// Pulls a model into a store.
 ///
 /// # Errors
 /// Describes the first problem. What was published before stays, and another pull goes on from there.
 pub fn pull(
     source: &SourceName,
-    store: &Store,
+    destination: Destination<'_>,
     options: &PullOptions,
-    make_room: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<PullReport, PullError> {
     let begun = Instant::now();
-    require_writable(store)?;
+    destination.require_writable()?;
     let name = source.stored_name();
     with_listing(source, options, |source| {
-        let pull = ModelPull::new(&source, store, make_room);
+        let earlier = earlier_table(&name, destination);
+        let pull = ModelPull::new(&source, destination, earlier.as_ref());
         let pulled = pull.run(&source.selection.files)?;
         pull.list(&name, &pulled);
         Ok(PullReport {
@@ -121,13 +120,15 @@ pub fn pull(
     })
 }
 
-/// Checks that this process may publish in `store`.
-pub(crate) fn require_writable(store: &Store) -> Result<(), PullError> {
-    if store.is_writable() {
-        return Ok(());
-    }
-    Err(PullError::ReadOnly {
-        path: store.root().to_owned(),
+/// The files of an earlier pull, if the store lists them.
+pub(crate) fn earlier_table(
+    source_name: &str,
+    destination: Destination<'_>,
+) -> Option<FolderTable> {
+    let table = FolderTable::find(source_name, &destination.domains(), destination.store);
+    table.unwrap_or_else(|error| {
+        tracing::debug!(%error, "the list of an earlier pull is ignored");
+        None
     })
 }
 
@@ -140,16 +141,16 @@ pub(crate) struct ModelPull<'a> {
 impl<'a> ModelPull<'a> {
     pub(crate) fn new(
         source: &Listed<'a>,
-        store: &'a Store,
-        make_room: &'a (dyn Fn(u64) -> bool + Sync),
+        destination: Destination<'a>,
+        earlier: Option<&'a FolderTable>,
     ) -> Self {
         Self {
             files: FilePull {
                 fetcher: source.fetcher,
-                store,
+                destination,
+                earlier,
                 runtime: source.runtime,
                 options: source.options,
-                make_room,
             },
             listing: source.listing,
         }
@@ -163,14 +164,14 @@ impl<'a> ModelPull<'a> {
         let (weights, small): (Vec<_>, Vec<_>) = files
             .iter()
             .partition(|file| file.kind() == ManifestKind::Safetensors);
-        let store = self.files.store;
+        let destination = self.files.destination;
         std::thread::scope(|scope| {
             let (fetched, to_prove) = sync_channel::<PulledFile>(1);
             let prover = scope.spawn(move || {
                 let mut mappings: Vec<Mapping> = Vec::new();
                 let mut pulled = Vec::new();
                 for file in to_prove {
-                    let mut file = file.bind(store)?;
+                    let mut file = file.bind(destination)?;
                     let objects = std::mem::take(&mut file.objects);
                     if mappings.len() + objects.len() <= MAX_HELD {
                         mappings.extend(objects);
@@ -217,18 +218,19 @@ impl<'a> ModelPull<'a> {
                 return;
             }
         };
-        let FilePull {
-            store, make_room, ..
-        } = self.files;
-        let keep = || {
-            for file in pulled.iter().filter(|file| !file.header.is_empty()) {
-                keep_header(&file.header, store)?;
-            }
-            let table = store.publish(&bytes, Access::ReadOnly)?;
-            FolderTable::record(source_name, table.object, store)
-        };
-        let headers: usize = pulled.iter().map(|file| file.header.len()).sum();
-        if let Err(error) = with_room(make_room, (headers + bytes.len()) as u64, keep) {
+        let kept = pulled
+            .iter()
+            .filter(|file| !file.header.is_empty())
+            .map(|file| (header_key(ObjectId::of(&file.header)), &file.header))
+            .chain([(FolderTable::key(source_name), &bytes)])
+            .try_for_each(|(key, bytes)| {
+                let destination = self.files.destination;
+                let object = destination.publish(bytes, source_name)?;
+                key.map_or(Ok(()), |key| {
+                    destination.record(key, object.object, source_name)
+                })
+            });
+        if let Err(error) = kept {
             tracing::warn!(source_name, %error, "the model cannot be mounted");
         }
     }

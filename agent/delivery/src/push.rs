@@ -4,8 +4,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tetris_loader::sidecar::{self, Sidecar};
 use tetris_loader::{MapLimit, StoredFile, map_objects};
-use tetris_store_layout::{Access, ManifestId, ManifestKind, Mapping, ObjectRef, Store};
+use tetris_store_layout::{Access, ManifestId, ManifestKind, Mapping, ObjectRef};
 
+use crate::destination::Destination;
 use crate::error::PullError;
 use crate::file::{FilePull, MAX_SIDECAR, PulledFile};
 use crate::listing::RemoteFile;
@@ -13,7 +14,7 @@ use crate::name::SourceName;
 use crate::objects::changed;
 use crate::options::PullOptions;
 use crate::origin::SmallFile;
-use crate::pull::{ModelPull, require_writable, with_listing};
+use crate::pull::{ModelPull, with_listing};
 use crate::selection::SIDECAR;
 
 /// A sidecar at a source.
@@ -44,16 +45,15 @@ pub struct PushReport {
     pub duration: Duration,
 }
 
-/// Pulls the safetensors files at a source into `store`, and writes their sidecars beside them. Those that are
-/// there and right stay. `make_room` is as of [`pull`](crate::pull()).
+/// Pulls the safetensors files at a source into a store, and writes their sidecars beside them. Those that are
+/// there and right stay.
 ///
 /// # Errors
 /// As of [`pull`](crate::pull()), and [`PullError::NotWritable`] for web servers and registries.
 pub fn push(
     source: &SourceName,
-    store: &Store,
+    destination: Destination<'_>,
     options: &PullOptions,
-    make_room: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<PushReport, PullError> {
     let begun = Instant::now();
     if matches!(source, SourceName::Web(_) | SourceName::Registry { .. }) {
@@ -61,7 +61,7 @@ pub fn push(
             source_name: source.to_string(),
         });
     }
-    require_writable(store)?;
+    destination.require_writable()?;
     with_listing(source, options, |mut source| {
         let selected = source.selection.files.len();
         let is_model = |file: &&RemoteFile| file.kind() == ManifestKind::Safetensors;
@@ -72,7 +72,7 @@ pub fn push(
                 all: selected,
             });
         }
-        let pull = ModelPull::new(&source, store, make_room);
+        let pull = ModelPull::new(&source, destination, None);
         let mut sidecars = Vec::new();
         let mut missing = Vec::new();
         for PulledFile { report, header, .. } in pull.run(&source.selection.files)? {
@@ -140,11 +140,17 @@ fn encode(
         expected: format!("the objects of manifest {id} in the store"),
         found: "some were reclaimed meanwhile".to_owned(),
     };
-    let manifest = pull.store.manifest(id)?.ok_or_else(reclaimed)?;
+    let manifest = pull.destination.store.manifest(id)?.ok_or_else(reclaimed)?;
     let refs: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
     let threads = pull.options.threads.get();
     let limit = MapLimit::default();
-    let objects = map_objects(pull.store, &refs, Access::ReadOnly, threads, &limit);
+    let objects = map_objects(
+        pull.destination.store,
+        &refs,
+        Access::ReadOnly,
+        threads,
+        &limit,
+    );
     let objects = objects.into_iter().collect::<Option<Vec<Mapping>>>();
     let objects = objects.ok_or_else(reclaimed)?;
     let stored = StoredFile {

@@ -1,10 +1,12 @@
 //! A model whose files are listed and whose objects are mapped.
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use tetris_loader::{LoadFailure, MapLimit, StoredFile, map_objects, sidecar};
-use tetris_store_layout::{Access, Manifest, ManifestKind, Mapping, ObjectId, ObjectRef, Store};
+use tetris_loader::{MapLimit, StoredFile, map_objects};
+use tetris_store_layout::{
+    Access, Manifest, ManifestKind, Mapping, ObjectId, ObjectRef, Store, TrustDomain,
+};
 
 use crate::error::FolderError;
 use crate::header::find_header;
@@ -22,7 +24,7 @@ pub struct ModelFolder {
 pub(crate) struct FolderFile {
     pub(crate) entry: TableFile,
     /// Name for messages.
-    name: PathBuf,
+    pub(crate) name: PathBuf,
     /// `None` for a file without tensors, whose header is all of it.
     content: Option<Content>,
     /// First bytes of a safetensors file, up to its tensors.
@@ -36,17 +38,24 @@ struct Content {
 }
 
 impl ModelFolder {
-    /// Opens the model that was pulled from `source_name`, mapping its objects with `threads`.
+    /// Opens the model that was pulled from `source_name`, by the word of one of these domains, mapping its objects with
+    /// `threads`.
     ///
     /// # Errors
     /// When it was not pulled, or parts of it were freed since.
-    pub fn open(source_name: &str, store: &Store, threads: usize) -> Result<Self, FolderError> {
-        let table =
-            FolderTable::find(source_name, store)?.ok_or_else(|| FolderError::NotPulled {
+    pub fn open(
+        source_name: &str,
+        domains: &[TrustDomain],
+        store: &Store,
+        threads: usize,
+    ) -> Result<Self, FolderError> {
+        let table = FolderTable::find(source_name, domains, store)?.ok_or_else(|| {
+            FolderError::NotPulled {
                 source_name: source_name.to_owned(),
                 store: store.root().to_owned(),
-            })?;
-        let open = |entry| FolderFile::open(entry, source_name, store, threads);
+            }
+        })?;
+        let open = |entry| FolderFile::open(entry, source_name, domains, store, threads);
         let files = table.files.into_iter().map(open);
         Ok(Self {
             source_name: source_name.to_owned(),
@@ -90,6 +99,7 @@ impl FolderFile {
     fn open(
         entry: TableFile,
         source_name: &str,
+        domains: &[TrustDomain],
         store: &Store,
         threads: usize,
     ) -> Result<Self, FolderError> {
@@ -104,7 +114,7 @@ impl FolderFile {
             }
         };
         let header = match entry.header {
-            Some(id) => Some(find_header(id, store).ok_or_else(|| freed(1, 1))?),
+            Some(id) => Some(find_header(id, domains, store).ok_or_else(|| freed(1, 1))?),
             None => None,
         };
         let header_bytes = header.as_deref().unwrap_or_default();
@@ -160,7 +170,7 @@ impl FolderFile {
     }
 
     /// The file with its objects; `None` if it has none.
-    fn stored(&self) -> Option<StoredFile<'_>> {
+    pub(crate) fn stored(&self) -> Option<StoredFile<'_>> {
         let content = self.content.as_ref()?;
         Some(StoredFile {
             path: &self.name,
@@ -168,27 +178,6 @@ impl FolderFile {
             manifest: &content.manifest,
             objects: &content.objects,
         })
-    }
-
-    /// The object with all bytes of the file, if it has one.
-    pub(crate) fn whole(&self) -> Option<ObjectRef> {
-        let content = self.content.as_ref()?;
-        let whole = content.manifest.objects.first()?;
-        (content.manifest.kind == ManifestKind::File).then_some(whole.object)
-    }
-
-    /// The sidecar by which loads know the file; `None` for a file without tensors.
-    pub(crate) fn sidecar(&self) -> Option<Result<Vec<u8>, LoadFailure>> {
-        let stored = self.stored()?;
-        let modified = i64::try_from(self.entry.modified).unwrap_or(i64::MAX);
-        let is_model = stored.manifest.kind == ManifestKind::Safetensors;
-        let (size, manifest) = (self.entry.size, stored.manifest);
-        is_model.then(|| sidecar::encode_of(&stored, size, (modified, 0), manifest))
-    }
-
-    /// Name for messages.
-    pub(crate) fn name(&self) -> &Path {
-        &self.name
     }
 }
 

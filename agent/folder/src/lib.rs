@@ -22,7 +22,7 @@ mod tree;
 
 pub use error::{FolderError, TableError};
 pub use folder::ModelFolder;
-pub use header::{find_header, keep_header};
+pub use header::{find_header, header_key};
 #[cfg(feature = "mount")]
 pub use mount::{MountOptions, Mounted, OpenObject, Unmounter};
 pub use table::{FolderTable, MAX_FILES, TableFile};

@@ -21,7 +21,8 @@ use fuser::{
 };
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
-use tetris_store_layout::ObjectRef;
+use tetris_loader::{LoadFailure, sidecar};
+use tetris_store_layout::{ManifestKind, ObjectRef};
 
 use crate::error::FolderError;
 use crate::folder::{FolderFile, ModelFolder, part};
@@ -162,6 +163,24 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
+impl FolderFile {
+    /// The object with all bytes of the file, if it has one.
+    fn whole(&self) -> Option<ObjectRef> {
+        let manifest = self.stored()?.manifest;
+        let whole = manifest.objects.first()?;
+        (manifest.kind == ManifestKind::File).then_some(whole.object)
+    }
+
+    /// The sidecar by which loads know the file; `None` for a file without tensors.
+    fn sidecar(&self) -> Option<Result<Vec<u8>, LoadFailure>> {
+        let stored = self.stored()?;
+        let modified = i64::try_from(self.entry.modified).unwrap_or(i64::MAX);
+        let is_model = stored.manifest.kind == ManifestKind::Safetensors;
+        let (size, manifest) = (self.entry.size, stored.manifest);
+        is_model.then(|| sidecar::encode_of(&stored, size, (modified, 0), manifest))
+    }
+}
+
 /// The file system.
 struct Mount {
     folder: ModelFolder,
@@ -221,7 +240,7 @@ impl Mount {
         let make = || match file.sidecar()? {
             Ok(sidecar) => Some(sidecar),
             Err(error) => {
-                tracing::warn!(file = %file.name().display(), ?error, "no sidecar; loads read the file");
+                tracing::warn!(file = %file.name.display(), ?error, "no sidecar; loads read the file");
                 None
             }
         };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tetris_loader::hub;
 use tetris_store_layout::{
-    Access, DerivedKey, Digest, ManifestId, ObjectId, ObjectRef, PublishError, Store, TensorId,
+    Access, DerivedKey, Digest, ManifestId, ObjectId, Store, TensorId, TrustDomain,
 };
 
 use crate::error::{FolderError, TableError};
@@ -40,6 +40,9 @@ pub struct TableFile {
     /// Its manifest; `None` for a file without objects.
     #[serde(default, with = "hex", skip_serializing_if = "Option::is_none")]
     pub manifest: Option<ManifestId>,
+    /// Digest of its address and version at the source (LAYOUT.md 3.3); `None` where the source names no version.
+    #[serde(default, with = "hex", skip_serializing_if = "Option::is_none")]
+    pub version: Option<Digest>,
     /// The object that has the first bytes of a safetensors file, up to its tensors; `None` for other files.
     #[serde(default, with = "hex", skip_serializing_if = "Option::is_none")]
     pub header: Option<ObjectId>,
@@ -138,31 +141,36 @@ impl FolderTable {
         Ok(())
     }
 
-    /// Records that `object`, which the caller has mapped, is the table of `source_name`. Takes the place of an
-    /// earlier one.
-    ///
-    /// # Errors
-    /// When the store is full or read-only.
-    pub fn record(source_name: &str, object: ObjectRef, store: &Store) -> Result<(), PublishError> {
-        // A name as short as this is always taken.
-        key(source_name).map_or(Ok(()), |key| store.record_derived(&key, object))
+    /// The key that derives to the table of `source_name`. A name as short as this is always taken.
+    pub fn key(source_name: &str) -> Option<DerivedKey> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(b"tetris folder\0");
+        hasher.update(source_name.as_bytes());
+        let source = TensorId(Digest(*hasher.finalize().as_bytes()));
+        DerivedKey::new(source, "folder", VERSION).ok()
     }
 
-    /// The table of `source_name`, if the store has it.
+    /// The table of `source_name`, by the word of the first of these domains that has one.
     ///
     /// # Errors
     /// When it cannot be mapped, or is not valid.
-    pub fn find(source_name: &str, store: &Store) -> Result<Option<Self>, FolderError> {
-        let key = key(source_name);
-        let table = key.map(|key| store.derived(&key, Access::ReadOnly));
-        let Some(published) = table.transpose()?.flatten() else {
-            return Ok(None);
-        };
-        let table = Self::decode(&published.mapping);
-        table.map(Some).map_err(|problem| FolderError::Table {
-            source_name: source_name.to_owned(),
-            problem,
-        })
+    pub fn find(
+        source_name: &str,
+        domains: &[TrustDomain],
+        store: &Store,
+    ) -> Result<Option<Self>, FolderError> {
+        let key = Self::key(source_name);
+        for (key, domain) in key.iter().cycle().zip(domains) {
+            let key = key.clone().in_domain(*domain);
+            if let Some(published) = store.derived(&key, Access::ReadOnly)? {
+                let table = Self::decode(&published.mapping);
+                return table.map(Some).map_err(|problem| FolderError::Table {
+                    source_name: source_name.to_owned(),
+                    problem,
+                });
+            }
+        }
+        Ok(None)
     }
 
     /// The file at `path`.
@@ -185,15 +193,6 @@ fn require_short(bytes: &[u8]) -> Result<(), TableError> {
     Ok(())
 }
 
-/// The name of the record of a source's table.
-fn key(source_name: &str) -> Option<DerivedKey> {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(b"tetris folder\0");
-    hasher.update(source_name.as_bytes());
-    let source = TensorId(Digest(*hasher.finalize().as_bytes()));
-    DerivedKey::new(source, "folder", VERSION).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -206,6 +205,7 @@ mod tests {
             size,
             modified: 7,
             manifest: manifest.map(ManifestId::of),
+            version: Some(Digest::of(path.as_bytes())),
             header: header.map(ObjectId::of),
         };
         FolderTable {

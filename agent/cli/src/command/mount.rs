@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tetris_agent::Agent;
 use tetris_agent::store_location::StoreLocation;
+use tetris_agent::{Agent, LoadOptions};
 use tetris_delivery::SourceName;
 use tetris_folder::{ModelFolder, MountOptions, Unmounter};
-use tetris_store_layout::ObjectRef;
+use tetris_store_layout::{ObjectRef, TrustDomain};
 use tetris_units::size::Bytes;
 
 use super::error::{Error, Result};
@@ -41,7 +41,10 @@ pub(crate) fn run(args: &MountArgs, location: &StoreLocation, out: &mut Output) 
         Error::message(Code::NoStore, message)
     })?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let folder = ModelFolder::open(&source.stored_name(), store, threads)?;
+    let publisher = agent.node_publisher(&LoadOptions::default());
+    let own = publisher.and_then(|publisher| publisher.domain());
+    let domains: Vec<_> = own.into_iter().chain([TrustDomain::Owner]).collect();
+    let folder = ModelFolder::open(&source.stored_name(), &domains, store, threads)?;
     let (files, bytes) = (folder.file_count(), folder.bytes());
     let interruption = Interruption::watch(&agent)?;
     interruption.set_holding();

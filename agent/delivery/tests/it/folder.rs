@@ -25,7 +25,7 @@ fn a_folder_is_pulled_with_the_files_below_it() {
     std::fs::write(dir.join("pytorch_model.bin"), "weights").unwrap();
     std::fs::write(dir.join(".hidden"), "x").unwrap();
     let source = dir.to_str().unwrap().parse().unwrap();
-    let report = pull(&source, world.store(), &options(), &|_| false).unwrap();
+    let report = pull(&source, world.destination(), &options()).unwrap();
     let paths: Vec<_> = report
         .files
         .iter()
@@ -40,7 +40,7 @@ fn a_folder_is_pulled_with_the_files_below_it() {
     assert_eq!(paths, expected);
     assert_eq!(report.left_out, ["pytorch_model.bin"]);
     std::fs::remove_file(dir.join("model-00002-of-00002.safetensors")).unwrap();
-    let error = pull(&source, world.store(), &options(), &|_| false).unwrap_err();
+    let error = pull(&source, world.destination(), &options()).unwrap_err();
     assert!(matches!(error, PullError::MissingShard { .. }), "{error}");
 }
 
@@ -57,7 +57,7 @@ fn a_digest_that_the_source_promises_is_proved() {
     let link = snapshot.join("model.safetensors");
     symlink(blobs.join(&digest), &link).unwrap();
     let source = snapshot.to_str().unwrap().parse().unwrap();
-    let pull = || pull(&source, world.store(), &options(), &|_| false);
+    let pull = || pull(&source, world.destination(), &options());
     assert_eq!(pull().unwrap().files[0].known_by, KnownBy::Reading);
     let again = pull().unwrap();
     assert_eq!(
@@ -88,6 +88,6 @@ fn a_digest_that_the_source_promises_is_proved() {
 fn a_missing_folder_says_its_path() {
     let world = World::new();
     let source = "/nowhere/at/all".parse().unwrap();
-    let error = pull(&source, world.store(), &options(), &|_| false).unwrap_err();
+    let error = pull(&source, world.destination(), &options()).unwrap_err();
     assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
 }

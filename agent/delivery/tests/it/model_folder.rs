@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use tetris_delivery::{PullOptions, PullReport, SourceName, pull};
+use tetris_delivery::{Destination, PullOptions, PullReport, SourceName, pull};
 use tetris_folder::{FolderError, FolderTable, ModelFolder, TableFile, find_header};
-use tetris_store_layout::{Access, ObjectId, Reclaimed, Store};
+use tetris_store_layout::{Access, ObjectId, Reclaimed, Store, TrustDomain};
 use tetris_test_support::models::{Fixture, bytes, write_f32};
 
 /// A folder of this machine, pulled.
@@ -41,11 +41,21 @@ impl Pulled {
 
     fn pull(&self) -> PullReport {
         let options = PullOptions::default();
-        pull(&self.source, self.store(), &options, &|_| false).unwrap()
+        pull(
+            &self.source,
+            Destination::writable(self.store(), &|_| false),
+            &options,
+        )
+        .unwrap()
     }
 
     fn open(&self) -> Result<ModelFolder, FolderError> {
-        ModelFolder::open(&self.source.stored_name(), self.store(), 2)
+        ModelFolder::open(
+            &self.source.stored_name(),
+            &[TrustDomain::Owner],
+            self.store(),
+            2,
+        )
     }
 
     fn dir(&self) -> &Path {
@@ -131,27 +141,53 @@ fn headers_are_found_by_any_name_of_a_file() {
     let model = pulled.dir().join("model/model.safetensors");
     std::fs::copy(&model, copy.join("model.safetensors")).unwrap();
     let source: SourceName = copy.to_str().unwrap().parse().unwrap();
-    pull(&source, pulled.store(), &PullOptions::default(), &|_| false).unwrap();
-    let folder = ModelFolder::open(&source.stored_name(), pulled.store(), 1).unwrap();
+    pull(
+        &source,
+        Destination::writable(pulled.store(), &|_| false),
+        &PullOptions::default(),
+    )
+    .unwrap();
+    let folder = ModelFolder::open(
+        &source.stored_name(),
+        &[TrustDomain::Owner],
+        pulled.store(),
+        1,
+    )
+    .unwrap();
     let source = std::fs::read(&model).unwrap();
     assert!(*folder.read("model.safetensors", 0, source.len()).unwrap() == source[..]);
     let header_len = 8 + u64::from_le_bytes(source[..8].try_into().unwrap()) as usize;
-    let header = find_header(ObjectId::of(&source[..header_len]), pulled.store()).unwrap();
+    let header = find_header(
+        ObjectId::of(&source[..header_len]),
+        &[TrustDomain::Owner],
+        pulled.store(),
+    )
+    .unwrap();
     assert!(*header == source[..header_len]);
-    assert!(find_header(ObjectId::of(b"another"), pulled.store()).is_none());
+    assert!(
+        find_header(
+            ObjectId::of(b"another"),
+            &[TrustDomain::Owner],
+            pulled.store()
+        )
+        .is_none()
+    );
 }
 
 #[test]
 fn a_table_that_does_not_fit_its_manifests_is_refused() {
     let pulled = Pulled::new();
     let name = pulled.source.stored_name();
-    let table = FolderTable::find(&name, pulled.store()).unwrap().unwrap();
+    let table = FolderTable::find(&name, &[TrustDomain::Owner], pulled.store())
+        .unwrap()
+        .unwrap();
     let changed = |change: fn(&mut TableFile)| {
         let mut table = table.clone();
         change(&mut table.files[2]);
         let bytes = table.encode().unwrap();
         let object = pulled.store().publish(&bytes, Access::ReadOnly).unwrap();
-        FolderTable::record(&name, object.object, pulled.store()).unwrap();
+        let key = FolderTable::key(&name).unwrap();
+        pulled.store().record_derived(&key, object.object).unwrap();
         pulled.open().unwrap_err().to_string()
     };
     for error in [

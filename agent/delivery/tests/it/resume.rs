@@ -64,9 +64,8 @@ fn two_pulls_at_once_fetch_a_file_once() {
     let world = World::new();
     let source = world.site.file_url("m.safetensors").parse().unwrap();
     let reports: Vec<_> = std::thread::scope(|scope| {
-        let pulls = [(); 4].map(|()| {
-            scope.spawn(|| pull(&source, world.store(), &options(), &|_| false).unwrap())
-        });
+        let pulls = [(); 4]
+            .map(|()| scope.spawn(|| pull(&source, world.destination(), &options()).unwrap()));
         pulls.map(|pull| pull.join().unwrap()).into()
     });
     let fetched: u64 = reports.iter().map(|report| report.fetched).sum();

@@ -26,7 +26,7 @@ fn fine_tune(world: &World) -> PathBuf {
 
 fn pull_folder(world: &World, dir: &Path) -> FileReport {
     let source = dir.to_str().unwrap().parse().unwrap();
-    let report = pull(&source, world.store(), &options(), &|_| false).unwrap();
+    let report = pull(&source, world.destination(), &options()).unwrap();
     assert_eq!(report.files.len(), 1, "the sidecar is no file of the model");
     report.files.into_iter().next().unwrap()
 }

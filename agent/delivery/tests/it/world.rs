@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tetris_delivery::{FileReport, PullError, PullOptions, PullReport, pull};
+use tetris_delivery::{Destination, FileReport, PullError, PullOptions, PullReport, pull};
 use tetris_store_layout::Store;
 use tetris_test_support::model_site::ModelSite;
 use tetris_test_support::models::{Fixture, assert_same};
@@ -40,6 +40,10 @@ impl World {
         self.fixture.store()
     }
 
+    pub fn destination(&self) -> Destination<'_> {
+        Destination::writable(self.store(), &|_| false)
+    }
+
     pub fn size(&self) -> u64 {
         std::fs::metadata(&self.model).unwrap().len()
     }
@@ -51,7 +55,7 @@ impl World {
 
     pub fn pull_with(&self, path: &str, options: &PullOptions) -> Result<PullReport, PullError> {
         let source = self.site.file_url(path).parse().unwrap();
-        pull(&source, self.store(), options, &|_| false)
+        pull(&source, self.destination(), options)
     }
 
     /// The only file of a pull.

@@ -97,7 +97,8 @@ impl Site {
         assert_eq!(self.writable().manifests().unwrap().len(), 0);
     }
 
-    fn writable(&self) -> Store {
+    /// The store, as the daemon has it.
+    pub fn writable(&self) -> Store {
         Store::open(self.store()).unwrap()
     }
 }

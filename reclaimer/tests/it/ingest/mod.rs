@@ -12,6 +12,7 @@ mod layout;
 mod memory;
 mod mistaken;
 mod process;
+mod pulled;
 mod quotas;
 mod records;
 mod refusals;
