@@ -13,13 +13,14 @@ use crate::scratch::Scratch;
 use crate::task::{CrashTask, Job, RaceTask, Scenario, Task};
 
 /// Every scenario in which processes work on one store.
-pub const SCENARIOS: [Scenario; 7] = [
+pub const SCENARIOS: [Scenario; 8] = [
     Scenario::Publish,
     Scenario::Map,
     Scenario::Reclaim,
     Scenario::Records,
     Scenario::ColdLoad,
     Scenario::Reload,
+    Scenario::Pull,
     Scenario::Collect,
 ];
 
@@ -100,7 +101,11 @@ impl Crashes {
     pub fn write_models(&self, scenario: Scenario) -> anyhow::Result<()> {
         if matches!(
             scenario,
-            Scenario::ColdLoad | Scenario::Reload | Scenario::Collect | Scenario::Quarantine
+            Scenario::ColdLoad
+                | Scenario::Reload
+                | Scenario::Pull
+                | Scenario::Collect
+                | Scenario::Quarantine
         ) {
             for seed in 0..=STEPS_MAX {
                 let path = self.scratch.model(&format!("cold-{seed}"));

@@ -1,5 +1,6 @@
 //! Model files, and what must come out of loading them.
 
+use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread::sleep;
@@ -9,7 +10,9 @@ use anyhow::Context;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use tetris_agent::Model;
-use tetris_store_layout::TensorId;
+use tetris_delivery::{Destination, PullOptions, SourceName, pull};
+use tetris_folder::ModelFolder;
+use tetris_store_layout::{Store, TensorId, TrustDomain};
 
 /// Bytes that follow from `seed`.
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
@@ -139,4 +142,26 @@ pub fn fingerprint_of_file(path: &Path) -> anyhow::Result<String> {
 /// Fingerprint of these tensors, as the reference implementation would read them from a file.
 pub fn fingerprint_of_specs(specs: &[Spec]) -> anyhow::Result<String> {
     fingerprint_of_bytes(&serialize(specs)?)
+}
+
+/// Name of the model that a process loads or pulls which is killed at step `at`.
+pub fn cold_model(at: u64) -> String {
+    format!("cold-{at}.safetensors")
+}
+
+/// Pulls the model at `path` with one thread, and compares it with the folder that then shows it.
+pub fn pull_model(store: &Store, path: &Path) -> anyhow::Result<()> {
+    let options = PullOptions::default()
+        .with_threads(NonZeroUsize::MIN)
+        .with_connections(NonZeroUsize::MIN);
+    let source = SourceName::Folder(path.to_owned());
+    pull(&source, Destination::writable(store, &|_| false), &options)?;
+    let folder = ModelFolder::open(&source.stored_name(), &[TrustDomain::Owner], store, 1)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let file = folder.read(&name, 0, usize::MAX >> 1);
+    anyhow::ensure!(
+        file.as_deref() == Some(&std::fs::read(path)?[..]),
+        "the folder has other bytes"
+    );
+    Ok(())
 }

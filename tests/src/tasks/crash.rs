@@ -15,7 +15,7 @@ use tetris_store_layout::{
 };
 
 use super::answer;
-use crate::model::{bytes, fingerprint, fingerprint_of_file};
+use crate::model::{bytes, cold_model, fingerprint, fingerprint_of_file, pull_model};
 use crate::pool::{Held, PINNED, POOL, pool_bytes};
 use crate::task::{CrashTask, Scenario};
 
@@ -27,6 +27,7 @@ pub(super) fn run(task: &CrashTask) -> anyhow::Result<()> {
         Scenario::Reclaim => reclaim(&store, task.seed)?,
         Scenario::Records => records(&store, task.seed)?,
         Scenario::ColdLoad | Scenario::Reload => load(task)?,
+        Scenario::Pull => pull(&store, task)?,
         Scenario::Collect => {
             collect(&store, &GcOptions::default())?;
         }
@@ -168,8 +169,12 @@ pub(super) fn shared_records(store: &Store, seed: u64) -> anyhow::Result<()> {
     made.check(store)
 }
 
+fn pull(store: &Store, task: &CrashTask) -> anyhow::Result<()> {
+    pull_model(store, &task.models.join(cold_model(task.seed)))
+}
+
 fn load(task: &CrashTask) -> anyhow::Result<()> {
-    let path = task.models.join(format!("cold-{}.safetensors", task.seed));
+    let path = task.models.join(cold_model(task.seed));
     let options = LoadOptions::default().with_threads(std::num::NonZeroUsize::new(1));
     let model = Agent::open_store(&task.store)?.load_with(&path, &options)?;
     ensure!(

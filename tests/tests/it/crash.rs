@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use tetris_tests::check::{require_reclaimable, require_tidy};
 use tetris_tests::crash::{Crashes, SCENARIOS, step_names};
+use tetris_tests::model::{cold_model, pull_model};
 use tetris_tests::task::Scenario;
 use tetris_tests::worker_exe;
 
@@ -61,6 +62,23 @@ fn a_first_load_killed_at_any_step_leaves_a_sound_store() {
 #[test]
 fn a_load_of_reclaimed_objects_killed_at_any_step_leaves_a_sound_store() {
     kill_at_every_step(Scenario::Reload);
+}
+
+#[test]
+fn a_pull_killed_at_any_step_leaves_a_sound_store_and_goes_on() {
+    let crashes = Crashes::new(worker_exe!(), None).unwrap();
+    crashes.write_models(Scenario::Pull).unwrap();
+    let (store, empty) = (crashes.scratch.store(), crashes.scratch.empty_usage());
+    let steps = crashes.count(Scenario::Pull).unwrap();
+    for at in 1..=steps.len() {
+        let victim = crashes.run(Scenario::Pull, Some(at)).unwrap();
+        let place = format!("killed at step {at} of {steps:?}");
+        assert!(victim.finished.was_killed(), "{place}: {victim:?}");
+        require_tidy(store, empty).unwrap_or_else(|error| panic!("{place}: {error:#}"));
+        let model = crashes.scratch.models().join(cold_model(at as u64));
+        pull_model(store, &model).unwrap_or_else(|error| panic!("{place}: {error:#}"));
+        require_reclaimable(store, empty).unwrap_or_else(|error| panic!("{place}: {error:#}"));
+    }
 }
 
 #[test]
