@@ -22,7 +22,7 @@ pub enum NodePublishError {
     /// The daemon refuses, or cannot be asked.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
-    /// The memory that is passed cannot be made.
+    /// The memory to pass cannot be made.
     #[error("cannot make memory for the node's daemon: {0}")]
     Memory(#[from] std::io::Error),
     /// The published object cannot be mapped.
@@ -33,7 +33,7 @@ pub enum NodePublishError {
     Reclaimed,
     /// The daemon keeps no records by this process's word.
     #[error(
-        "this process has no trust domain, so nobody would take its word for a record (LAYOUT.md 4)"
+        "this process has no trust domain, so no one would take its word for a record (LAYOUT.md 4)"
     )]
     NoDomain,
 }
@@ -85,13 +85,13 @@ impl NodePublisher<'_> {
         object: ObjectRef,
     ) -> Result<Published, NodePublishError> {
         for _ in 0..ATTEMPTS {
-            let held = self.client.publish_memory(memory.as_fd(), object)?;
-            let outcome = match held.bytes_read {
+            let published = self.client.publish_memory(memory.as_fd(), object)?;
+            let outcome = match published.bytes_read {
                 0 => PublishOutcome::Existing,
                 _ => PublishOutcome::New,
             };
             let mapping = self.store.map(&object, Access::ReadOnly)?;
-            held.done();
+            published.done();
             if let Some(mapping) = mapping {
                 return Ok(Published {
                     object,
@@ -117,11 +117,11 @@ impl NodePublisher<'_> {
         let encoded = manifest.encode();
         let memory = MemoryFile::sealed(&[&encoded, header])?;
         let len = encoded.len() as u64;
-        let held = self
+        let assembled = self
             .client
             .assemble(memory.as_fd(), len, sha256, |_, _| {})?;
-        let id = held.content;
-        held.done();
+        let id = assembled.content;
+        assembled.done();
         Ok(id)
     }
 

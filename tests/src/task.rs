@@ -107,7 +107,7 @@ pub enum Scenario {
     ColdLoad,
     /// Loads a known model of which some objects were reclaimed.
     Reload,
-    /// Pulls a model that is new, and lists it as a folder.
+    /// Pulls a new model, and lists it as a folder.
     Pull,
     /// Collects everything that is not referenced.
     Collect,

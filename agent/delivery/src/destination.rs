@@ -78,8 +78,8 @@ impl<'a> Destination<'a> {
 
     /// Domains whose records this process takes: its own first.
     pub(crate) fn domains(&self) -> Vec<TrustDomain> {
-        let own = self.publisher.and_then(Publisher::domain);
-        own.into_iter().chain([TrustDomain::Owner]).collect()
+        let of_process = self.publisher.and_then(Publisher::domain);
+        of_process.into_iter().chain([TrustDomain::Owner]).collect()
     }
 
     /// Checks that this process can publish.

@@ -45,8 +45,8 @@ pub struct PushReport {
     pub duration: Duration,
 }
 
-/// Pulls the safetensors files at a source into a store, and writes their sidecars beside them. Those that are
-/// there and right stay.
+/// Pulls the safetensors files at a source into a store, and writes their sidecars beside them. Right ones
+/// stay.
 ///
 /// # Errors
 /// As of [`pull`](crate::pull()), and [`PullError::NotWritable`] for web servers and registries.

@@ -38,7 +38,7 @@ struct Content {
 }
 
 impl ModelFolder {
-    /// Opens the model that was pulled from `source_name`, by the word of one of these domains, mapping its objects with
+    /// Opens the model pulled from `source_name`, by the word of one of these domains, mapping its objects with
     /// `threads`.
     ///
     /// # Errors

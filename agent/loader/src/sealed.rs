@@ -28,7 +28,7 @@ impl MemoryFile {
     pub fn new(len: u64) -> io::Result<Self> {
         let file = File::from(memory_file()?);
         ftruncate(&file, len)?;
-        // Pages now, rather than a half that is filled.
+        // Pages now, rather than a half-filled file.
         match fallocate(&file, FallocateFlags::empty(), 0, len) {
             Err(Errno::INTR) | Ok(()) => {}
             Err(error) => return Err(error.into()),

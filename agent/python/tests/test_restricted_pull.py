@@ -114,7 +114,7 @@ def test_a_model_is_pulled_through_the_daemon_and_known_to_all_by_its_digest(res
     assert known == ["reading", "sha256"]
     # The other user's word is not taken for the version of a file.
     assert (new, fetched < 10_000) == (0, True)
-    # A list of its own.
+    # Its list of the files.
     assert objects(restricted.store) <= count + 1
     # The file by any other name is that model.
     copy = restricted.file("models/copy.safetensors")

@@ -60,7 +60,9 @@ impl Objects {
         let pods = self.0.iter().filter_map(|object| {
             let pod = match object["kind"].as_str()? {
                 "Pod" => object,
-                "DaemonSet" | "Deployment" | "InferenceFunction" => &object["spec"]["template"],
+                "DaemonSet" | "Deployment" | "InferenceFunction" | "Job" => {
+                    &object["spec"]["template"]
+                }
                 _ => return None,
             };
             Some(Pods {

@@ -42,7 +42,7 @@ pub struct AssemblyIngest<'a> {
     pub sha256: Option<[u8; 32]>,
     /// Threads that map objects and hash small tensors.
     pub threads: NonZeroUsize,
-    /// Most tensors that are taken.
+    /// Most tensors taken.
     pub max_tensors: usize,
     /// Watches the hashing.
     pub monitor: Arc<ReadMonitor>,
@@ -84,8 +84,8 @@ impl AssemblyIngest<'_> {
         let header = read(self.manifest_len, header_len)?;
         let manifest = Manifest::decode(&bytes).map_err(|error| claim(&error.to_string()))?;
         if manifest.tensors.len() > self.max_tensors {
-            let found = manifest.tensors.len() as u64;
-            return Err(too_large("tensors", found, self.max_tensors as u64));
+            let count = manifest.tensors.len() as u64;
+            return Err(too_large("tensors", count, self.max_tensors as u64));
         }
         if manifest.objects.is_empty() {
             return Err(IngestError::Empty);

@@ -84,7 +84,7 @@ impl Site {
     }
 
     #[track_caller]
-    fn assert_refused(&self, answer: Message, reason: IngestReason, says: &str) {
+    fn assert_refused(&self, answer: Message, reason: IngestReason, expected: &str) {
         let Message::IngestRefused(IngestRefusal {
             reason: found,
             text,
@@ -93,7 +93,7 @@ impl Site {
             panic!("no refusal: {answer:?}");
         };
         assert_eq!(found, reason, "{text}");
-        assert!(text.contains(says), "{text}");
+        assert!(text.contains(expected), "{text}");
         assert_eq!(self.writable().manifests().unwrap().len(), 0);
     }
 
@@ -173,9 +173,9 @@ fn manifests_that_are_not_true_are_refused_and_leave_nothing() {
     let parts = site.objects_of(&model(&site), ManifestKind::Safetensors);
     let encoded = parts.manifest.encode();
     let (invalid, changed) = (IngestReason::INVALID, IngestReason::CHANGED);
-    let refused = |manifest: &[u8], header: &[u8], reason, says: &str| {
+    let refused = |manifest: &[u8], header: &[u8], reason, expected: &str| {
         let answer = site.assemble(manifest, header, Some(parts.sha256));
-        site.assert_refused(answer, reason, says);
+        site.assert_refused(answer, reason, expected);
     };
     refused(&encoded[1..], &parts.header, invalid, "not true");
     refused(b"x", &parts.header, invalid, "not true");

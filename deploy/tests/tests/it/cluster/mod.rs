@@ -21,6 +21,7 @@ mod overlays;
 mod placement;
 mod processes;
 mod program;
+mod pull;
 mod rights;
 mod rollout;
 mod scaling;

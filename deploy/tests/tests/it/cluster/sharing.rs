@@ -154,7 +154,7 @@ fn require_read_only(holder: &str) -> Result<()> {
     Ok(())
 }
 
-fn state() -> String {
+pub fn state() -> String {
     look_at(&[
         &["get", "pods", "-A", "-o", "wide"],
         &["get", "events", "-n", PODS],
