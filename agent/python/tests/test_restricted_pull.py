@@ -119,7 +119,9 @@ def test_a_model_is_pulled_through_the_daemon_and_known_to_all_by_its_digest(res
     # The file by any other name is that model.
     copy = restricted.file("models/copy.safetensors")
     copy.write_bytes(hub.files["model.safetensors"])
-    program = "report = tetris.load(sys.argv[2]).report; print(json.dumps([report['bytes_new'], report['bytes_private']]))"
+    program = (
+        "report = tetris.load(sys.argv[2]).report; print(json.dumps([report['bytes_new'], report['bytes_private']]))"
+    )
     assert restricted.python(program, hub.url, copy, user=OTHER) == [0, 0]
 
 

@@ -21,7 +21,8 @@ def model() -> bytes:
 
 FILES = {"config.json": b"{}", "model.safetensors": model()}
 SIBLINGS = [
-    {"rfilename": name, "size": len(content), "blobId": hashlib.sha1(content).hexdigest()} for name, content in FILES.items()
+    {"rfilename": name, "size": len(content), "blobId": hashlib.sha1(content).hexdigest()}
+    for name, content in FILES.items()
 ]
 SIBLINGS[1]["lfs"] = {
     "sha256": hashlib.sha256(FILES["model.safetensors"]).hexdigest(),
