@@ -70,7 +70,7 @@ impl NodePublisher<'_> {
         self.store
     }
 
-    /// Domain in which the records of this process count; `None` if they count nowhere.
+    /// Trust domain of the records of this process; `None` if they count nowhere.
     pub fn domain(&self) -> Option<TrustDomain> {
         self.domain
     }

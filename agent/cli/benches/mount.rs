@@ -19,7 +19,7 @@ use tetris_test_support::models::{bytes, write_f32};
 const MIB: usize = 1 << 20;
 /// Bytes of a tensor.
 const TENSOR: usize = 32 * MIB;
-/// Time in which a closed file's page cache is freed.
+/// Time after which a closed file's page cache is free.
 const CLOSED: Duration = Duration::from_millis(300);
 
 /// One look at a file.

@@ -37,7 +37,7 @@ pub trait Publisher: Sync {
         sha256: Option<[u8; 32]>,
     ) -> Result<ManifestId, PublisherError>;
 
-    /// Domain in which the records of this process count; `None` if they count nowhere.
+    /// Trust domain of the records of this process; `None` if they count nowhere.
     fn domain(&self) -> Option<TrustDomain>;
 
     /// Records that `key` derives to `object`, by the word of this process.
