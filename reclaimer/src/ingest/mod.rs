@@ -105,6 +105,17 @@ pub enum IngestRequest {
     Derived(Arc<DerivedRecord>),
 }
 
+impl IngestRequest {
+    /// Bytes done and of all, once `read` bytes were read for a descriptor of `size` bytes. A manifest is proved by its objects,
+    /// whose bytes are more than what was passed: a client that saw no progress would give up.
+    fn progress(&self, read: u64, size: u64) -> (u64, u64) {
+        match self {
+            Self::Assembly(_) => (read, read.max(size)),
+            Self::File(_) | Self::Memory(_) | Self::Derived(_) => (read.min(size), size),
+        }
+    }
+}
+
 /// Claims about passed memory with a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AssemblyRequest {
@@ -163,5 +174,22 @@ fn refusal(reason: IngestReason, text: impl Into<String>) -> IngestRefusal {
     IngestRefusal {
         reason,
         text: text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proof_of_a_manifest_shows_progress_beyond_what_was_passed() {
+        let assembly = IngestRequest::Assembly(AssemblyRequest {
+            manifest_len: 7,
+            sha256: Some([1; 32]),
+        });
+        let shown = [0, 1 << 20, 2 << 20].map(|read| assembly.progress(read, 4096));
+        assert_eq!(shown, [(0, 4096), (1 << 20, 1 << 20), (2 << 20, 2 << 20)]);
+        let file = IngestRequest::File(ManifestKind::File);
+        assert_eq!(file.progress(5000, 4096), (4096, 4096));
     }
 }

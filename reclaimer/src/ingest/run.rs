@@ -246,7 +246,7 @@ impl IngestJob {
                 }
                 (window, begun) = (now, Instant::now());
             }
-            let done = (read / passes).min(total);
+            let (done, total) = self.key.request.progress(read / passes, total);
             self.stage.send_replace(Stage::Reading { done, total });
         }
     }
