@@ -1,12 +1,10 @@
 //! The store that a pull fills: by itself, or through the node's daemon.
 
-use std::error::Error;
-use std::os::fd::OwnedFd;
-
+use tetris_agent::{NodePublishError, NodePublisher};
 use tetris_loader::{MemoryFile, named};
 use tetris_store_layout::{
-    Access, DerivedKey, Manifest, ManifestId, ObjectRef, PublishError, PublishOutcome, Published,
-    SegmentDigest, SegmentHasher, SegmentWriter, Staging, Store, TrustDomain,
+    Access, DerivedKey, ObjectRef, PublishError, PublishOutcome, Published, SegmentDigest,
+    SegmentHasher, SegmentWriter, Staging, Store, TrustDomain,
 };
 
 use crate::error::PullError;
@@ -14,46 +12,13 @@ use crate::error::PullError;
 /// Most times that room is made for one object: another process may take it first.
 const ROOM_ATTEMPTS: u32 = 16;
 
-/// Reason that the node's daemon did not publish something.
-pub type PublisherError = Box<dyn Error + Send + Sync>;
-
-/// Publishes in a store that this process can only read.
-pub trait Publisher: Sync {
-    /// Publishes sealed memory whose bytes make `object`, and maps it.
-    ///
-    /// # Errors
-    /// When the daemon refuses, or the object cannot be mapped.
-    fn publish(&self, memory: &OwnedFd, object: ObjectRef) -> Result<Published, PublisherError>;
-
-    /// Publishes the manifest of a file, whose objects are mapped here, and binds `sha256` to it. `header` has the file's first
-    /// bytes; none for a file kept whole.
-    ///
-    /// # Errors
-    /// When the daemon refuses: the manifest is not true, or the file has another digest.
-    fn assemble(
-        &self,
-        manifest: &Manifest,
-        header: &[u8],
-        sha256: Option<[u8; 32]>,
-    ) -> Result<ManifestId, PublisherError>;
-
-    /// Trust domain of the records of this process; `None` if they count nowhere.
-    fn domain(&self) -> Option<TrustDomain>;
-
-    /// Records that `key` derives to `object`, by the word of this process.
-    ///
-    /// # Errors
-    /// When the process has no domain, or the daemon refuses.
-    fn record(&self, key: DerivedKey, object: ObjectRef) -> Result<(), PublisherError>;
-}
-
 /// A store that a pull fills.
 #[derive(Clone, Copy)]
 pub struct Destination<'a> {
     pub(crate) store: &'a Store,
     /// Called when the store is full, with the number of bytes needed; true when some were freed.
     make_room: &'a (dyn Fn(u64) -> bool + Sync),
-    pub(crate) publisher: Option<&'a dyn Publisher>,
+    pub(crate) publisher: Option<&'a NodePublisher<'a>>,
 }
 
 impl<'a> Destination<'a> {
@@ -67,10 +32,10 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// A store that `publisher` writes for this process.
-    pub fn through(store: &'a Store, publisher: &'a dyn Publisher) -> Self {
+    /// The store that the node's daemon writes for this process.
+    pub fn through(publisher: &'a NodePublisher<'a>) -> Self {
         Self {
-            store,
+            store: publisher.store(),
             make_room: &|_| false,
             publisher: Some(publisher),
         }
@@ -78,7 +43,7 @@ impl<'a> Destination<'a> {
 
     /// Domains whose records this process takes: its own first.
     pub(crate) fn domains(&self) -> Vec<TrustDomain> {
-        let of_process = self.publisher.and_then(Publisher::domain);
+        let of_process = self.publisher.and_then(NodePublisher::domain);
         of_process.into_iter().chain([TrustDomain::Owner]).collect()
     }
 
@@ -169,7 +134,7 @@ pub(crate) enum Staged<'a> {
     /// In memory, to be passed to the daemon.
     Memory {
         memory: MemoryFile,
-        publisher: &'a dyn Publisher,
+        publisher: &'a NodePublisher<'a>,
         store: &'a Store,
     },
 }
@@ -269,7 +234,7 @@ fn memory_failed(source: std::io::Error) -> PullError {
 }
 
 /// The error of the daemon about the file at `address`.
-pub(crate) fn brokered(address: &str, source: PublisherError) -> PullError {
+pub(crate) fn brokered(address: &str, source: NodePublishError) -> PullError {
     PullError::Daemon {
         address: address.to_owned(),
         source,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tetris_agent::NodePublishError;
 use tetris_loader::LoadError;
 use tetris_store_layout::{PublishError, StoreError};
 use thiserror::Error;
@@ -179,7 +180,7 @@ pub enum PullError {
         /// The address.
         address: String,
         /// The daemon's reason.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: NodePublishError,
     },
     /// The store does not take an object.
     #[error("cannot publish: {0}")]

@@ -33,7 +33,7 @@ mod push;
 mod report;
 mod selection;
 
-pub use destination::{Destination, Publisher, PublisherError};
+pub use destination::Destination;
 pub use error::PullError;
 pub use listing::RemoteFile;
 pub use name::SourceName;

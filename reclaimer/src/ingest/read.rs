@@ -73,6 +73,28 @@ impl Pulse {
     }
 }
 
+/// The first refusal of the engine, which is the reason that an ingest fails.
+#[derive(Default)]
+pub(super) struct FirstRefusal(Mutex<Option<IngestRefusal>>);
+
+impl FirstRefusal {
+    /// Keeps a refusal; returns true if there is none.
+    pub(super) fn note(&self, had: Result<(), IngestRefusal>) -> bool {
+        let Err(refusal) = had else {
+            return true;
+        };
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.get_or_insert(refusal);
+        false
+    }
+
+    /// The result, with this refusal in the place of another reason.
+    pub(super) fn or<T>(self, result: Result<T, IngestError>) -> Result<T, IngestRefusal> {
+        let noted = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)))
+    }
+}
+
 impl Work {
     /// Reads, hashes and publishes. The descriptor is closed when it ends.
     pub(super) fn run(self) -> Result<Finished, IngestRefusal> {
@@ -91,16 +113,14 @@ impl Work {
     }
 
     fn run_file(&self, kind: ManifestKind, file: &File) -> Result<Finished, IngestRefusal> {
-        let refused = Mutex::new(None);
-        let noted = |had: Result<(), IngestRefusal>| match had {
-            Ok(()) => true,
-            Err(refusal) => {
-                let mut noted = refused.lock().unwrap_or_else(PoisonError::into_inner);
-                noted.get_or_insert(refusal);
+        let refused = FirstRefusal::default();
+        let noted = |had| {
+            let is_had = refused.note(had);
+            if !is_had {
                 // What follows would be read in vain.
                 self.monitor.cancel();
-                false
             }
+            is_had
         };
         let make_room = |bytes| noted(self.have_room(Space::of_bytes(bytes)));
         let admit_records = |records| noted(self.have_room_for_records(records));
@@ -111,9 +131,7 @@ impl Work {
         let most_objects = checked.map_err(|error| refusal_of(&error))?;
         self.have_room_first(kind, file, most_objects)?;
         let result = ingest.run(file);
-        let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let result = result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)));
-        result.map(Finished::from)
+        Ok(refused.or(result)?.into())
     }
 
     fn ingest<'a>(

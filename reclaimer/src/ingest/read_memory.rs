@@ -1,7 +1,7 @@
 //! The thread of a job of memory, of a manifest or of a derived tensor.
 
 use std::fs::File;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tetris_loader::ingest::{AssemblyIngest, MemoryIngest};
 use tetris_reclaimer_core::Space;
@@ -10,7 +10,7 @@ use tetris_wire::daemon::{IngestReason, IngestRefusal};
 
 use super::AssemblyRequest;
 use super::finished::Finished;
-use super::read::{Work, refusal_of};
+use super::read::{FirstRefusal, Work};
 use super::refusal;
 
 impl Work {
@@ -50,17 +50,9 @@ impl Work {
         request: AssemblyRequest,
         file: &File,
     ) -> Result<Finished, IngestRefusal> {
-        let refused = Mutex::new(None);
-        let noted = |had: Result<(), IngestRefusal>| match had {
-            Ok(()) => true,
-            Err(refusal) => {
-                let mut noted = refused.lock().unwrap_or_else(PoisonError::into_inner);
-                noted.get_or_insert(refusal);
-                false
-            }
-        };
-        let make_room = |bytes| noted(self.have_room(Space::of_bytes(bytes)));
-        let admit_records = |records| noted(self.have_room_for_records(records));
+        let refused = FirstRefusal::default();
+        let make_room = |bytes| refused.note(self.have_room(Space::of_bytes(bytes)));
+        let admit_records = |records| refused.note(self.have_room_for_records(records));
         let admit_header = |len| self.admit_header(len);
         let ingest = AssemblyIngest {
             store: &self.target.store,
@@ -75,9 +67,7 @@ impl Work {
             admit_header: &admit_header,
         };
         let result = ingest.run(file);
-        let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let result = result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)));
-        result.map(Finished::from)
+        Ok(refused.or(result)?.into())
     }
 
     /// Publishes memory, or finds its bytes in the store.
@@ -86,15 +76,8 @@ impl Work {
         object: ObjectRef,
         file: &File,
     ) -> Result<Finished, IngestRefusal> {
-        let refused = Mutex::new(None);
-        let make_room = |bytes| match self.have_room(Space::of_bytes(bytes)) {
-            Ok(()) => true,
-            Err(refusal) => {
-                let mut noted = refused.lock().unwrap_or_else(PoisonError::into_inner);
-                noted.get_or_insert(refusal);
-                false
-            }
-        };
+        let refused = FirstRefusal::default();
+        let make_room = |bytes| refused.note(self.have_room(Space::of_bytes(bytes)));
         let ingest = MemoryIngest {
             store: &self.target.store,
             object,
@@ -114,8 +97,6 @@ impl Work {
             self.have_room(whole)?;
         }
         let result = ingest.run(file);
-        let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let result = result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)));
-        result.map(Finished::from)
+        Ok(refused.or(result)?.into())
     }
 }

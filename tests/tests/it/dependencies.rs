@@ -65,7 +65,12 @@ const MAY: [(&str, &[&str]); 35] = [
     ("tetris-conventions", &[]),
     (
         "tetris-delivery",
-        &["tetris-folder", "tetris-loader", "tetris-tls-roots"],
+        &[
+            "tetris-agent",
+            "tetris-folder",
+            "tetris-loader",
+            "tetris-tls-roots",
+        ],
     ),
     ("tetris-folder", &["tetris-loader"]),
     ("tetris-tls-roots", &[]),

@@ -1,17 +1,15 @@
 //! `tetris pull`: models from where they are kept straight into the store.
 
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tetris_agent::{Agent, LoadOptions, NodePublisher};
+use tetris_agent::{Agent, LoadOptions};
 use tetris_delivery::{
-    DEFAULT_CONNECTIONS, Destination, FileReport, Publisher, PublisherError, PullError,
-    PullOptions, PullReport, SourceListing, SourceName,
+    DEFAULT_CONNECTIONS, Destination, FileReport, PullError, PullOptions, PullReport,
+    SourceListing, SourceName,
 };
-use tetris_store_layout::{DerivedKey, Manifest, ManifestId, ObjectRef, Published, TrustDomain};
 use tetris_units::size::{self, Bytes};
 
 use super::error::{Error, Result};
@@ -144,40 +142,14 @@ impl Fetching<'_> {
         let options = options.clone().with_progress(progress);
         let load = LoadOptions::default();
         let make_room = |bytes| self.agent.make_room(bytes, &load);
-        let publisher = self.agent.node_publisher(&load).map(ThroughDaemon);
+        let publisher = self.agent.node_publisher(&load);
         let destination = match &publisher {
-            Some(publisher) => Destination::through(store, publisher),
+            Some(publisher) => Destination::through(publisher),
             None => Destination::writable(store, &make_room),
         };
         let report = work(source, destination, &options)?;
         self.interruption.end();
         Ok(report)
-    }
-}
-
-/// The node's daemon, as a pull needs it.
-struct ThroughDaemon<'a>(NodePublisher<'a>);
-
-impl Publisher for ThroughDaemon<'_> {
-    fn publish(&self, memory: &OwnedFd, object: ObjectRef) -> Result<Published, PublisherError> {
-        Ok(self.0.publish(memory, object)?)
-    }
-
-    fn assemble(
-        &self,
-        manifest: &Manifest,
-        header: &[u8],
-        sha256: Option<[u8; 32]>,
-    ) -> Result<ManifestId, PublisherError> {
-        Ok(self.0.assemble(manifest, header, sha256)?)
-    }
-
-    fn domain(&self) -> Option<TrustDomain> {
-        self.0.domain()
-    }
-
-    fn record(&self, key: DerivedKey, object: ObjectRef) -> Result<(), PublisherError> {
-        Ok(self.0.record(key, object)?)
     }
 }
 

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use tetris_store_layout::{
     Access, Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Mapping,
-    ObjectRef, PublishError, RecordUse, Store,
+    ObjectRef, RecordUse, Store,
 };
 
 use super::error::{IngestError, too_large};
-use super::{HeaderPermit, IngestedFile, ROOM_ATTEMPTS};
+use super::{HeaderPermit, IngestedFile, with_room};
 use crate::error::LoadError;
 use crate::header::Header;
 use crate::map_limit::MapLimit;
@@ -125,9 +125,9 @@ impl AssemblyIngest<'_> {
             let why = "its records are more than the store has room for";
             return Err(IngestError::NotTaken(why.to_owned()));
         }
-        self.with_room(|| self.store.publish_manifest(&manifest))?;
+        with_room(self.make_room, || self.store.publish_manifest(&manifest))?;
         if let Some(key) = sha256 {
-            self.with_room(|| self.store.bind(&key, id))?;
+            with_room(self.make_room, || self.store.bind(&key, id))?;
         }
         Ok(IngestedFile {
             manifest: id,
@@ -203,19 +203,6 @@ impl AssemblyIngest<'_> {
             });
         }
         Ok(size)
-    }
-
-    fn with_room<T>(
-        &self,
-        publish: impl Fn() -> Result<T, PublishError>,
-    ) -> Result<T, PublishError> {
-        for _ in 0..ROOM_ATTEMPTS {
-            match publish() {
-                Err(error) if error.is_full() && (self.make_room)(1) => {}
-                result => return result,
-            }
-        }
-        publish()
     }
 }
 

@@ -356,30 +356,30 @@ impl IngestJob<'_> {
             let why = "its records are more than the store has room for";
             return Err(IngestError::NotTaken(why.to_owned()));
         }
-        let id = self.with_room(|| self.store.publish_manifest(manifest))?;
+        let id = with_room(self.make_room, || self.store.publish_manifest(manifest))?;
         if bindable
             && let Some(key) = source.stat_key(self.kind)
-            && let Err(error) = self.with_room(|| self.store.bind(&key, id))
+            && let Err(error) = with_room(self.make_room, || self.store.bind(&key, id))
         {
             // The file is in the store, and will be read again the next time.
             tracing::debug!(%error, "identity not bound");
         }
         Ok(id)
     }
+}
 
-    /// Makes room for a record again while others take it away, a limited number of times.
-    fn with_room<T>(
-        &self,
-        publish: impl Fn() -> Result<T, PublishError>,
-    ) -> Result<T, PublishError> {
-        for _ in 0..ROOM_ATTEMPTS {
-            match publish() {
-                Err(error) if error.is_full() && (self.make_room)(1) => {}
-                result => return result,
-            }
+/// Publishes a record, and makes room for it again while others take that away, a limited number of times.
+fn with_room<T>(
+    make_room: &(dyn Fn(u64) -> bool + Sync),
+    publish: impl Fn() -> Result<T, PublishError>,
+) -> Result<T, PublishError> {
+    for _ in 0..ROOM_ATTEMPTS {
+        match publish() {
+            Err(error) if error.is_full() && make_room(1) => {}
+            result => return result,
         }
-        publish()
     }
+    publish()
 }
 
 /// Memory that a file of `len` bytes occupies.

@@ -1,18 +1,27 @@
 //! Clients that can only read the store publish the manifests of files whose objects are in it.
 
+use std::fs::File;
+use std::io::Seek;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use tetris_agent::{Agent, LoadOptions};
 use tetris_loader::MemoryFile;
+use tetris_node::ingest::{IngestConfig, IngestOptions};
 use tetris_store_layout::{
     Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, ObjectRef, Store,
 };
+use tetris_test_support::alone::alone;
 use tetris_test_support::models::{bytes, write_f32, write_model};
 use tetris_wire::daemon::{IngestReason, IngestRefusal, Message};
 
-use crate::ingest::harness::{Raw, Site, eventually};
+use crate::ingest::harness::{Raw, Site, eventually, no_room};
+use crate::ingest::headers::file_of;
+use crate::private_memory::private_bytes;
 
 /// A file, as one that pulls it has it: in parts.
 struct Parts {
@@ -255,7 +264,7 @@ fn manifests_that_are_not_true_are_refused_and_leave_nothing() {
         IngestReason::TOO_LARGE,
         "at most 16777216 are taken",
     );
-    let file = std::fs::File::open(model(&site)).unwrap().into();
+    let file = File::open(model(&site)).unwrap().into();
     let answer = site.assemble_memory(&file, 1, None);
     let is_refused = matches!(
         answer,
@@ -283,4 +292,65 @@ fn a_model_s_tensors_may_be_those_of_another() {
     let encoded = parts.manifest.encode();
     let answer = site.assemble(&encoded, &parts.header, Some(parts.sha256));
     assert!(matches!(answer, Message::Ingested { .. }), "{answer:?}");
+}
+
+#[test]
+fn manifests_of_many_clients_at_once_stay_within_their_memory() {
+    if !alone() {
+        return;
+    }
+    let options = IngestOptions {
+        config: IngestConfig {
+            concurrent: 8,
+            per_store: 8,
+            per_user: 8,
+            max_tensors: 2_000_000,
+            ..IngestConfig::default()
+        },
+        ..IngestOptions::default()
+    };
+    let Some(site) = Site::new(256, options, no_room()) else {
+        return;
+    };
+    let mut passed: Vec<(OwnedFd, u64)> = Vec::new();
+    let mut largest = 0;
+    for seed in 0..4 {
+        let path = site.dir.path().join("m.safetensors");
+        let mut file = file_of(6, seed);
+        file.rewind().unwrap();
+        std::io::copy(&mut file, &mut File::create(&path).unwrap()).unwrap();
+        let parts = site.objects_of(&path, ManifestKind::Safetensors);
+        let manifest = parts.manifest.encode();
+        let memory = MemoryFile::sealed(&[&manifest, &parts.header]).unwrap();
+        largest = largest.max(manifest.len() + parts.header.len());
+        passed.push((memory, manifest.len() as u64));
+    }
+    assert!(largest > 12 << 20, "{largest}");
+    let before = private_bytes();
+    let peak = AtomicU64::new(0);
+    let answers: Vec<Message> = std::thread::scope(|scope| {
+        let site = &site;
+        let assembled =
+            |(memory, len)| scope.spawn(move || site.assemble_memory(memory, len, None));
+        let passed = passed.iter().map(|(memory, len)| (memory, *len));
+        let clients: Vec<_> = passed.map(assembled).collect();
+        while !clients.iter().all(ScopedJoinHandle::is_finished) {
+            peak.fetch_max(private_bytes(), Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect()
+    });
+    for answer in answers {
+        assert!(matches!(answer, Message::Ingested { .. }), "{answer:?}");
+    }
+    let grown = peak.into_inner().saturating_sub(before);
+    // By the factor that the broker charges for one at a time, and all else here.
+    assert!(
+        grown < 16 * largest as u64 + (24 << 20),
+        "{} MiB",
+        grown >> 20
+    );
 }

@@ -23,7 +23,7 @@ const MIB: usize = 6;
 const MOST: u64 = (16 * MIB as u64 + 24) << 20;
 
 /// A file whose header of `mib` has as many tensors as fit, each of one byte.
-fn file_of(mib: usize, seed: u64) -> File {
+pub fn file_of(mib: usize, seed: u64) -> File {
     let mut header = String::with_capacity(mib << 20);
     let mut tensors = 0_u64;
     header.push('{');

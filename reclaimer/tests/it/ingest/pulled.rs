@@ -1,49 +1,18 @@
 //! Pulls of clients that can only read the store.
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use tetris_agent::{Agent, LoadOptions, NodePublisher};
-use tetris_delivery::{
-    Destination, KnownBy, Publisher, PublisherError, PullError, PullOptions, PullReport, pull,
-};
+use tetris_agent::{Agent, LoadOptions};
+use tetris_delivery::{Destination, KnownBy, PullError, PullOptions, PullReport, pull};
 use tetris_node::ingest::IngestOptions;
-use tetris_store_layout::{DerivedKey, Manifest, ManifestId, ObjectRef, Published, TrustDomain};
 use tetris_test_support::model_site::ModelSite;
 use tetris_test_support::models::{Fixture, write_model};
 
 use crate::ingest::harness::{Site, eventually, no_room};
 
-/// The client of the daemon, as a pull needs it.
-struct ThroughDaemon<'a>(NodePublisher<'a>);
-
-impl Publisher for ThroughDaemon<'_> {
-    fn publish(&self, memory: &OwnedFd, object: ObjectRef) -> Result<Published, PublisherError> {
-        Ok(self.0.publish(memory, object)?)
-    }
-
-    fn assemble(
-        &self,
-        manifest: &Manifest,
-        header: &[u8],
-        sha256: Option<[u8; 32]>,
-    ) -> Result<ManifestId, PublisherError> {
-        Ok(self.0.assemble(manifest, header, sha256)?)
-    }
-
-    fn domain(&self) -> Option<TrustDomain> {
-        self.0.domain()
-    }
-
-    fn record(&self, key: DerivedKey, object: ObjectRef) -> Result<(), PublisherError> {
-        Ok(self.0.record(key, object)?)
-    }
-}
-
 fn pulled(agent: &Agent, site: &ModelSite, path: &str) -> Result<PullReport, PullError> {
     let publisher = agent.node_publisher(&LoadOptions::default()).unwrap();
-    let publisher = ThroughDaemon(publisher);
-    let destination = Destination::through(agent.store().unwrap(), &publisher);
+    let destination = Destination::through(&publisher);
     let options = PullOptions::default()
         .with_stall(Duration::from_millis(300))
         .with_attempts(2);
@@ -108,8 +77,7 @@ fn a_daemon_that_has_gone_ends_a_pull() {
     let agent = site.agent();
     let publisher = agent.node_publisher(&LoadOptions::default()).unwrap();
     site.stop();
-    let publisher = ThroughDaemon(publisher);
-    let destination = Destination::through(agent.store().unwrap(), &publisher);
+    let destination = Destination::through(&publisher);
     let source = web.file_url("m.safetensors").parse().unwrap();
     let error = pull(&source, destination, &PullOptions::default()).unwrap_err();
     assert!(matches!(error, PullError::Daemon { .. }), "{error}");
