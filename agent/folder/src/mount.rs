@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -51,16 +51,24 @@ pub struct MountOptions {
 pub struct Mounted {
     session: Session<Mount>,
     path: PathBuf,
+    open_files: Arc<AtomicU64>,
 }
 
 /// Ends a mount from another thread.
 #[derive(Debug)]
 pub struct Unmounter {
     path: PathBuf,
+    open_files: Arc<AtomicU64>,
 }
 
 impl Unmounter {
-    /// Takes the folder away. Programs that have a file open can read it, and [`Mounted::serve`] returns when none has.
+    /// Number of descriptions through which programs have files of the folder open.
+    pub fn open_files(&self) -> u64 {
+        self.open_files.load(Ordering::Relaxed)
+    }
+
+    /// Takes the folder away. Programs that have a file open can read it, and [`Mounted::serve`] returns when none has, and no
+    /// mount namespace has a copy of the mount.
     ///
     /// # Errors
     /// When the kernel or `fusermount3` refuses.
@@ -121,13 +129,17 @@ impl ModelFolder {
         config.n_threads = Some(options.threads.clamp(1, MAX_THREADS));
         config.clone_fd = true;
         let mount = Mount::new(self, tree, options.open_object);
-        let notifier = Arc::clone(&mount.notifier);
+        let (notifier, open_files) = (Arc::clone(&mount.notifier), Arc::clone(&mount.open_files));
         // Later, another directory may be the current one.
         let path = path.canonicalize().map_err(failed)?;
         let session = Session::new(mount, &path, &config).map_err(failed)?;
         // The kernel asks for nothing before this is set that needs it.
         let _first = notifier.set(session.notifier());
-        Ok(Mounted { session, path })
+        Ok(Mounted {
+            session,
+            path,
+            open_files,
+        })
     }
 }
 
@@ -136,6 +148,7 @@ impl Mounted {
     pub fn unmounter(&self) -> Unmounter {
         Unmounter {
             path: self.path.clone(),
+            open_files: Arc::clone(&self.open_files),
         }
     }
 
@@ -190,6 +203,7 @@ struct Mount {
     /// True if the kernel reads files of objects by itself.
     passes_through: AtomicBool,
     notifier: Arc<OnceLock<Notifier>>,
+    open_files: Arc<AtomicU64>,
     user: u32,
     group: u32,
 }
@@ -220,6 +234,7 @@ impl Mount {
             open_object,
             passes_through: AtomicBool::new(false),
             notifier: Arc::default(),
+            open_files: Arc::default(),
             user: nix::unistd::geteuid().as_raw(),
             group: nix::unistd::getegid().as_raw(),
         }
@@ -351,6 +366,7 @@ impl Filesystem for Mount {
             opened.backing = self.backing(file, &reply);
         }
         opened.count += 1;
+        self.open_files.fetch_add(1, Ordering::Relaxed);
         match &opened.backing {
             Some(backing) => {
                 reply.opened_passthrough(FileHandle(0), FopenFlags::empty(), backing);
@@ -403,6 +419,7 @@ impl Filesystem for Mount {
         };
         let mut opened = lock(&state.opened);
         opened.count = opened.count.saturating_sub(1);
+        self.open_files.fetch_sub(1, Ordering::Relaxed);
         if opened.count > 0 {
             return;
         }

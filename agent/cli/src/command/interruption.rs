@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::{SigSet, Signal, raise};
 use tetris_agent::{Agent, ProgressFn};
@@ -97,11 +97,25 @@ impl Interruption {
         lock(&self.state).holds = true;
     }
 
+    /// Waits for a signal, at most this long.
+    pub(crate) fn hold_for(&self, time: Duration) -> Option<Signal> {
+        self.held_until.recv_timeout(time).ok()
+    }
+
     /// Waits for a signal.
     pub(crate) fn hold(&self) -> Signal {
         // The watcher hangs up only with the process.
         self.held_until.recv().unwrap_or(Signal::SIGTERM)
     }
+}
+
+/// Ends the process successfully, whatever other threads wait for.
+#[expect(
+    clippy::exit,
+    reason = "the end of a command whose other threads wait for the kernel"
+)]
+pub(crate) fn end_well() -> ! {
+    std::process::exit(0)
 }
 
 /// The thread that waits for the signals.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
@@ -14,10 +15,13 @@ use tetris_units::size::Bytes;
 
 use super::error::{Error, Result};
 use super::exit::Code;
-use super::interruption::{Interruption, end_by};
+use super::interruption::{Interruption, end_by, end_well};
 use super::loading::lossy;
 use super::output::{self, Output};
 use super::size::counted;
+
+/// Time between two looks at open files.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Arguments of `mount`.
 #[derive(Debug, Args)]
@@ -91,15 +95,25 @@ fn open_object(agent: &Agent, object: &ObjectRef) -> Option<File> {
     })
 }
 
-/// Takes the folder away at the first signal, and ends the command at the second, though programs may read files.
+/// Takes the folder away at the first signal. The command ends when no program has a file open, whatever mount
+/// namespaces have copies of the mount, or at the second signal.
 fn unmount_by_signal(interruption: &Interruption, unmounter: &Unmounter, path: &Path) {
     interruption.hold();
     match unmounter.detach() {
-        Ok(()) => output::note(format_args!(
+        Ok(()) if unmounter.open_files() > 0 => output::note(format_args!(
             "`{}` is unmounted; the command ends when no program has a file of it open, or with another Ctrl-C",
             path.display()
         )),
-        Err(error) => output::error(error),
+        Ok(()) => {}
+        Err(error) => {
+            output::error(error);
+            end_by(interruption.hold());
+        }
     }
-    end_by(interruption.hold());
+    while unmounter.open_files() > 0 {
+        if let Some(signal) = interruption.hold_for(LOOK) {
+            end_by(signal);
+        }
+    }
+    end_well();
 }

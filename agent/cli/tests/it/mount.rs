@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -217,6 +217,22 @@ fn files_that_are_open_are_read_to_their_end_after_ctrl_c() {
     mount.signal(Signal::SIGTERM);
     assert!(!mount.finish().success());
     drop(open);
+}
+
+#[test]
+fn copies_of_the_mount_in_other_namespaces_do_not_keep_the_command() {
+    if !can_mount() {
+        return;
+    }
+    let folder = Folder::new();
+    let (mut mount, _) = folder.mount(&[]);
+    let mut other = Command::new("unshare");
+    let other = other.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    let mut other = Background::start(other.arg("echo there; cat"));
+    assert_eq!(other.line(), "there");
+    mount.signal(Signal::SIGTERM);
+    folder.assert_ended(&mut mount);
+    assert!(other.finish().success());
 }
 
 #[test]
