@@ -34,6 +34,7 @@ pub const PUBLISH: u8 = 8;
 pub const ASK_DOMAIN: u8 = 9;
 pub const RECORD: u8 = 10;
 pub const TAKE_TURN: u8 = 11;
+pub const ASSEMBLE: u8 = 12;
 
 /// Time for a well-behaved client to be answered.
 const LONG: Duration = Duration::from_mins(1);
@@ -198,10 +199,6 @@ fn script(silence: Duration) -> Script {
         Message::Publish {
             object: ObjectRef::of(&model),
         },
-        Message::Assemble {
-            manifest_len: 12,
-            sha256: None,
-        },
         Message::AskDomain,
         Message::RecordDerived(DerivedClaim {
             object: ObjectRef::of(&model),
@@ -214,6 +211,10 @@ fn script(silence: Duration) -> Script {
             version: 1,
             transform: "cast".to_owned(),
         }),
+        Message::Assemble {
+            manifest_len: 12,
+            sha256: None,
+        },
     ];
     let hello = Message::Hello { pid: 7 }.encode();
     Script {

@@ -1,7 +1,7 @@
 //! The committed seeds of the target `daemon_session`.
 
 use crate::daemon_session::{
-    ANSWER, ASK_DOMAIN, ASK_WARM, HELLO, INGEST, INGEST_DONE, INGEST_FILE, MAKE_ROOM,
+    ANSWER, ASK_DOMAIN, ASK_WARM, ASSEMBLE, HELLO, INGEST, INGEST_DONE, INGEST_FILE, MAKE_ROOM,
     MAKE_TOO_MUCH_ROOM, PUBLISH, RECORD, TAKE_TURN,
 };
 use crate::session::{
@@ -16,6 +16,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let greeted = || Steps::default().greet(0).hear();
     let ingest = |kinds: &[u8]| greeted().say_with(INGEST, kinds, 0).hear();
     let publish = |kinds: &[u8]| greeted().say_with(PUBLISH, kinds, 0).hear();
+    let assemble = |kinds: &[u8]| greeted().say_with(ASSEMBLE, kinds, 0).hear();
     let small = [FILE, 3, 1, 2, 3];
     let long = [LONG_FILE, 40];
     let seeds = [
@@ -79,6 +80,12 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 .hear(),
         ),
         ("valid-turn-without-domain", greeted().say(TAKE_TURN).hear()),
+        ("valid-assembly", assemble(&[SEALED_MODEL])),
+        ("valid-assembly-not-sealed", assemble(&[MODEL])),
+        (
+            "valid-assembly-gone-at-once",
+            greeted().say_with(ASSEMBLE, &[SEALED_MODEL], 0).close(3),
+        ),
         ("valid-memory-not-sealed", publish(&[MODEL])),
         (
             "valid-memory-of-other-bytes",
