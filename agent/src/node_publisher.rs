@@ -1,5 +1,6 @@
 //! Publishing in a store that this process can only read, by the node's daemon.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use tetris_loader::MemoryFile;
@@ -24,7 +25,7 @@ pub enum NodePublishError {
     Daemon(#[from] DaemonError),
     /// The memory to pass cannot be made.
     #[error("cannot make memory for the node's daemon: {0}")]
-    Memory(#[from] std::io::Error),
+    Memory(#[from] io::Error),
     /// The published object cannot be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -70,34 +71,35 @@ impl NodePublisher<'_> {
         self.store
     }
 
-    /// Trust domain of the records of this process; `None` if they count nowhere.
-    pub fn domain(&self) -> Option<TrustDomain> {
+    /// Trust domains whose records this process takes: first that of its records, if they count anywhere.
+    pub fn domains(&self) -> Vec<TrustDomain> {
         self.domain
+            .into_iter()
+            .chain([TrustDomain::Owner])
+            .collect()
     }
 
-    /// Publishes sealed memory whose bytes make `object`, and maps it.
+    /// The object, mapped: as it is in the store, or published from the sealed memory that `memory` makes.
     ///
     /// # Errors
     /// When the daemon refuses, or the object cannot be mapped.
     pub fn publish(
         &self,
-        memory: &OwnedFd,
         object: ObjectRef,
+        memory: impl FnOnce() -> io::Result<OwnedFd>,
     ) -> Result<Published, NodePublishError> {
+        if let Some(mapping) = self.store.map(&object, Access::ReadOnly)? {
+            return Ok(Published {
+                object,
+                outcome: PublishOutcome::Existing,
+                mapping,
+            });
+        }
+        let memory = memory()?;
         for _ in 0..ATTEMPTS {
             let published = self.client.publish_memory(memory.as_fd(), object)?;
-            let outcome = match published.bytes_read {
-                0 => PublishOutcome::Existing,
-                _ => PublishOutcome::New,
-            };
-            let mapping = self.store.map(&object, Access::ReadOnly)?;
-            published.done();
-            if let Some(mapping) = mapping {
-                return Ok(Published {
-                    object,
-                    outcome,
-                    mapping,
-                });
+            if let Some(published) = published.map(self.store, Access::ReadOnly)? {
+                return Ok(published);
             }
         }
         Err(NodePublishError::Reclaimed)

@@ -3,7 +3,7 @@
 use tetris_agent::{NodePublishError, NodePublisher};
 use tetris_loader::{MemoryFile, named};
 use tetris_store_layout::{
-    Access, DerivedKey, ObjectRef, PublishError, PublishOutcome, Published, SegmentDigest,
+    Access, DerivedKey, ObjectRef, PublishError, Published, SEGMENT_BYTES, SegmentDigest,
     SegmentHasher, SegmentWriter, Staging, Store, TrustDomain,
 };
 
@@ -41,10 +41,10 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// Domains whose records this process takes: its own first.
+    /// Trust domains whose records this process takes, its own first.
     pub(crate) fn domains(&self) -> Vec<TrustDomain> {
-        let of_process = self.publisher.and_then(NodePublisher::domain);
-        of_process.into_iter().chain([TrustDomain::Owner]).collect()
+        self.publisher
+            .map_or_else(|| vec![TrustDomain::Owner], NodePublisher::domains)
     }
 
     /// Checks that this process can publish.
@@ -64,11 +64,7 @@ impl<'a> Destination<'a> {
             return Ok(Staged::Store(staging));
         };
         let memory = MemoryFile::new(len).map_err(memory_failed)?;
-        Ok(Staged::Memory {
-            memory,
-            publisher,
-            store: self.store,
-        })
+        Ok(Staged::Memory { memory, publisher })
     }
 
     /// Publishes bytes of the file at `address` as one object.
@@ -77,12 +73,7 @@ impl<'a> Destination<'a> {
             let publish = || self.store.publish(bytes, Access::ReadOnly);
             return self.with_room(bytes.len() as u64, address, publish);
         };
-        let object = ObjectRef::of(bytes);
-        if let Some(known) = known(self.store, object) {
-            return Ok(known);
-        }
-        let memory = MemoryFile::sealed(&[bytes]).map_err(memory_failed)?;
-        let published = publisher.publish(&memory, object);
+        let published = publisher.publish(ObjectRef::of(bytes), || MemoryFile::sealed(&[bytes]));
         published.map_err(|source| brokered(address, source))
     }
 
@@ -135,7 +126,6 @@ pub(crate) enum Staged<'a> {
     Memory {
         memory: MemoryFile,
         publisher: &'a NodePublisher<'a>,
-        store: &'a Store,
     },
 }
 
@@ -164,7 +154,7 @@ impl Staged<'_> {
             Self::Store(staging) => StagedSegment::Store(staging.segment(index)),
             Self::Memory { memory, .. } => StagedSegment::Memory {
                 memory,
-                at: index * tetris_store_layout::SEGMENT_BYTES,
+                at: index * SEGMENT_BYTES,
                 hasher: SegmentHasher::new(memory.len(), index),
             },
         }
@@ -178,17 +168,9 @@ impl Staged<'_> {
     ) -> Result<Published, PullError> {
         match self {
             Self::Store(staging) => Ok(staging.commit(digests, Access::ReadOnly)?),
-            Self::Memory {
-                memory,
-                publisher,
-                store,
-            } => {
+            Self::Memory { memory, publisher } => {
                 let object = named(memory.len(), digests)?;
-                if let Some(known) = known(store, object) {
-                    return Ok(known);
-                }
-                let memory = memory.seal().map_err(memory_failed)?;
-                let published = publisher.publish(&memory, object);
+                let published = publisher.publish(object, || memory.seal());
                 published.map_err(|source| brokered(address, source))
             }
         }
@@ -216,16 +198,6 @@ impl StagedSegment<'_> {
             Self::Memory { hasher, .. } => hasher.finish(),
         }
     }
-}
-
-/// An object that the store has.
-fn known(store: &Store, object: ObjectRef) -> Option<Published> {
-    let mapping = store.map(&object, Access::ReadOnly).ok()??;
-    Some(Published {
-        object,
-        outcome: PublishOutcome::Existing,
-        mapping,
-    })
 }
 
 fn memory_failed(source: std::io::Error) -> PullError {

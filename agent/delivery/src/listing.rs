@@ -95,9 +95,7 @@ impl Listing {
             problem,
         };
         for file in &files {
-            let is_plain = hub::relative_path(&file.path)
-                .is_some_and(|path| path.as_os_str() == file.path.as_str());
-            if !is_plain {
+            if !hub::is_plain_path(&file.path) {
                 return Err(unsafe_path(
                     &file.path,
                     "it leads out of the folder, or is no plain path",

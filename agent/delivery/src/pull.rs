@@ -3,9 +3,9 @@
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-use tetris_folder::{FolderTable, header_key};
+use tetris_folder::{FolderTable, find_header, header_key};
 use tetris_loader::hub;
-use tetris_store_layout::{ManifestKind, Mapping, ObjectId};
+use tetris_store_layout::{ManifestKind, Mapping};
 use tokio::runtime::Handle;
 
 use crate::destination::Destination;
@@ -211,6 +211,12 @@ impl<'a> ModelPull<'a> {
             revision: self.listing.revision.clone(),
             files: pulled.iter().map(PulledFile::entry).collect(),
         };
+        let headers = table.files.iter().zip(pulled).filter_map(|(file, pulled)| {
+            let id = file.header?;
+            let destination = self.files.destination;
+            let is_kept = find_header(id, &destination.domains(), destination.store).is_some();
+            (!is_kept).then_some((header_key(id), &pulled.header))
+        });
         let bytes = match table.encode() {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -218,18 +224,15 @@ impl<'a> ModelPull<'a> {
                 return;
             }
         };
-        let kept = pulled
-            .iter()
-            .filter(|file| !file.header.is_empty())
-            .map(|file| (header_key(ObjectId::of(&file.header)), &file.header))
-            .chain([(FolderTable::key(source_name), &bytes)])
-            .try_for_each(|(key, bytes)| {
-                let destination = self.files.destination;
-                let object = destination.publish(bytes, source_name)?;
-                key.map_or(Ok(()), |key| {
-                    destination.record(key, object.object, source_name)
-                })
-            });
+        let is_listed = self.files.earlier == Some(&table);
+        let list = (!is_listed).then_some((FolderTable::key(source_name), &bytes));
+        let kept = headers.chain(list).try_for_each(|(key, bytes)| {
+            let destination = self.files.destination;
+            let object = destination.publish(bytes, source_name)?;
+            key.map_or(Ok(()), |key| {
+                destination.record(key, object.object, source_name)
+            })
+        });
         if let Err(error) = kept {
             tracing::warn!(source_name, %error, "the model cannot be mounted");
         }

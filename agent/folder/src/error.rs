@@ -101,7 +101,7 @@ pub enum FolderError {
 #[non_exhaustive]
 pub enum TableError {
     /// They are not of a table's form.
-    #[error("it is not valid: {0}")]
+    #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// There are too many files.
     #[error("expected at most {limit} files, found {found}")]
@@ -119,18 +119,10 @@ pub enum TableError {
         /// Number of bytes.
         found: u64,
     },
-    /// A path cannot be one of a file in the folder.
+    /// A file cannot be in the folder.
     #[error("`{path}`: {problem}")]
     Path {
         /// The path, escaped.
-        path: String,
-        /// The problem.
-        problem: &'static str,
-    },
-    /// A file is not described as its kind demands.
-    #[error("`{path}`: {problem}")]
-    File {
-        /// The path.
         path: String,
         /// The problem.
         problem: &'static str,

@@ -123,8 +123,7 @@ impl FolderTable {
         let mut before = None;
         for file in &self.files {
             let path = file.path.as_str();
-            let is_plain = hub::relative_path(path).is_some_and(|plain| plain.as_os_str() == path);
-            if !is_plain {
+            if !hub::is_plain_path(path) {
                 return refused(path, "it leads out of the folder, or is no plain path");
             }
             if before.is_some_and(|before| before >= path) {
@@ -132,10 +131,7 @@ impl FolderTable {
             }
             before = Some(path);
             if file.size > 0 && file.manifest.is_none() && file.header.is_none() {
-                return Err(TableError::File {
-                    path: path.to_owned(),
-                    problem: "nothing in the store has its bytes",
-                });
+                return refused(path, "nothing in the store has its bytes");
             }
         }
         Ok(())

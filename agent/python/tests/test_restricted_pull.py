@@ -29,6 +29,13 @@ def pulled():
     new = sum(file["objects_new"] for file in report["files"])
     return [known, new, report["bytes_fetched"], report["requests"]]
 """
+#: A pull that must fail; prints the reason.
+FAILING = """
+try:
+    pulled()
+except tetris.PullError as error:
+    print(json.dumps(str(error)))
+"""
 
 
 class Hub(ThreadingHTTPServer):
@@ -127,13 +134,7 @@ def test_a_model_is_pulled_through_the_daemon_and_known_to_all_by_its_digest(res
 
 def test_a_file_with_another_digest_is_known_by_no_name(restricted: Restricted, hub: Hub) -> None:
     promised, hub.sha256 = hub.sha256, "0" * 64
-    program = """
-        try:
-            pulled()
-        except tetris.PullError as error:
-            print(json.dumps(str(error)))
-    """
-    message = restricted.python(program, hub.url, user=USER)
+    message = restricted.python(FAILING, hub.url, user=USER)
     assert f"expected SHA-256 {'0' * 64}, found {promised}" in message
     hub.sha256 = promised
     known, *_ = restricted.python("print(json.dumps(pulled()))", hub.url, user=USER)
@@ -142,12 +143,6 @@ def test_a_file_with_another_digest_is_known_by_no_name(restricted: Restricted, 
 
 def test_without_a_daemon_nothing_is_pulled(restricted: Restricted, hub: Hub) -> None:
     restricted.end()
-    program = """
-        try:
-            pulled()
-        except tetris.PullError as error:
-            print(json.dumps(str(error)))
-    """
-    message = restricted.python(program, hub.url, user=USER)
+    message = restricted.python(FAILING, hub.url, user=USER)
     assert "read-only here" in message and "start tetris-node" in message
     assert not objects(restricted.store)

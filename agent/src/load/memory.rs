@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use tetris_loader::PrivateCause;
-use tetris_store_layout::{ObjectRef, PublishOutcome, Published, Store};
+use tetris_store_layout::{ObjectRef, Published, Store};
 
 use super::LoadContext;
 use super::broker::cause_of;
@@ -52,19 +52,8 @@ impl LoadContext<'_> {
         let daemon = DaemonClient::of_store(store, self.options.broker_timeout);
         let (cause, why) = match daemon.publish_memory(memory.as_fd(), object) {
             Ok(held) => {
-                let outcome = match held.bytes_read {
-                    0 => PublishOutcome::Existing,
-                    _ => PublishOutcome::New,
-                };
-                let mapped = store.map(&object, self.options.access);
-                held.done();
-                let mapped =
-                    mapped.map_err(|error| PrivateReason::of_publish(&error.into(), store));
-                return Ok(mapped?.map(|mapping| Published {
-                    object,
-                    outcome,
-                    mapping,
-                }));
+                let mapped = held.map(store, self.options.access);
+                return mapped.map_err(|error| PrivateReason::of_publish(&error.into(), store));
             }
             Err(DaemonError::Refused(refusal)) => (cause_of(refusal.reason), refusal.text),
             Err(error) if error.is_absent() => {

@@ -46,8 +46,8 @@ pub(crate) fn run(args: &MountArgs, location: &StoreLocation, out: &mut Output) 
     })?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let publisher = agent.node_publisher(&LoadOptions::default());
-    let of_process = publisher.and_then(|publisher| publisher.domain());
-    let domains: Vec<_> = of_process.into_iter().chain([TrustDomain::Owner]).collect();
+    let domains =
+        publisher.map_or_else(|| vec![TrustDomain::Owner], |publisher| publisher.domains());
     let folder = ModelFolder::open(&source.stored_name(), &domains, store, threads)?;
     let (files, bytes) = (folder.file_count(), folder.bytes());
     let interruption = Interruption::watch(&agent)?;

@@ -86,7 +86,7 @@ impl Web {
     /// The address of a file beside the named one.
     fn url_of(&self, name: &str) -> Result<Url, PullError> {
         let mut url = self.url.clone();
-        let is_plain = hub::relative_path(name).is_some_and(|path| path.as_os_str() == name);
+        let is_plain = hub::is_plain_path(name);
         if !is_plain {
             return Err(PullError::Path {
                 source_name: shown(&self.url),

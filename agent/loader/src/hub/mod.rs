@@ -201,6 +201,11 @@ pub fn relative_path(name: &str) -> Option<PathBuf> {
     (!path.as_os_str().is_empty()).then_some(path)
 }
 
+/// Returns true if `name` is written as [`relative_path`] gives it.
+pub fn is_plain_path(name: &str) -> bool {
+    relative_path(name).is_some_and(|path| path.as_os_str() == name)
+}
+
 /// The files in `dir` that end in `.safetensors`, sorted. Hidden ones are left out: they are what tools leave behind.
 fn safetensors_files(dir: &Path) -> Result<Vec<PathBuf>, HubError> {
     let entries = fs::read_dir(dir).map_err(|source| unreadable(dir, source))?;

@@ -5,7 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tetris_store_layout::{DerivedKey, ManifestId, ManifestKind, ObjectRef, Store, TrustDomain};
+use tetris_store_layout::{
+    Access, DerivedKey, ManifestId, ManifestKind, MapError, ObjectRef, PublishOutcome, Published,
+    Store, TrustDomain,
+};
 use tetris_wire::daemon::{BuildRequest, DerivedClaim, IngestReason, Message};
 
 use super::connection::DaemonConnection;
@@ -57,6 +60,27 @@ impl<T> HeldInStore<T> {
     pub fn done(self) {
         // Hanging up means the same.
         let _told = self.connection.send(&Message::IngestDone);
+    }
+}
+
+impl HeldInStore<ObjectRef> {
+    /// Maps the object, and informs the daemon. `None` when the object is gone again.
+    ///
+    /// # Errors
+    /// As of [`Store::map`].
+    pub(crate) fn map(self, store: &Store, access: Access) -> Result<Option<Published>, MapError> {
+        let object = self.content;
+        let outcome = match self.bytes_read {
+            0 => PublishOutcome::Existing,
+            _ => PublishOutcome::New,
+        };
+        let mapping = store.map(&object, access)?;
+        self.done();
+        Ok(mapping.map(|mapping| Published {
+            object,
+            outcome,
+            mapping,
+        }))
     }
 }
 
