@@ -1,13 +1,13 @@
 //! Models from where they are kept straight into the tensor store.
 //!
 //! A pull lists the files at a [`SourceName`], and fetches them by many ranges at once into objects of
-//! the store: no file is written, and memory does not grow with the model. What the store has is not
-//! fetched. A file is known by the SHA-256 that its source promises, by its version there, or by the
+//! the store: no file is written, and memory does not grow with the model. Where the node's daemon writes the store, it
+//! grows with the largest tensor. What the store has is not fetched. A file is known by the SHA-256 that its source promises, by its version there, or by the
 //! sidecar beside it; a fetched object counts under the name of its bytes, and a file is bound to its
 //! identities only when all of it is there and has the promised digest.
 //!
 //! [`pull`] is the entry, and [`push`] writes the sidecars. `origin` has the sources, `fetch` ranges with their retries and limits,
-//! `objects` fills the store, and `file` decides for a file.
+//! `objects` fills the store, which `destination` writes or has the daemon write, and `file` decides for a file.
 
 #![deny(
     clippy::unwrap_used,
