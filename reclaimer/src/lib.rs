@@ -27,6 +27,7 @@ pub mod ingest;
 pub mod keep_warm;
 pub mod kubernetes;
 pub mod metrics;
+pub mod models;
 pub mod mount;
 pub mod process;
 pub mod processes;

@@ -24,5 +24,5 @@ pub use error::{FolderError, TableError};
 pub use folder::ModelFolder;
 pub use header::{find_header, header_key};
 #[cfg(feature = "mount")]
-pub use mount::{MountOptions, Mounted, OpenObject, Unmounter};
+pub use mount::{MountOptions, Mounted, OpenObject, ShownFolder, Unmounter};
 pub use table::{FolderTable, MAX_FILES, TableFile};

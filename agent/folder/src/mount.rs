@@ -8,6 +8,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -107,13 +108,13 @@ impl ModelFolder {
             remedy: remedy(&source),
             source,
         };
-        let tree = Tree::new(&self.files).map_err(|problem| FolderError::Table {
-            source_name: self.source_name().to_owned(),
-            problem,
-        })?;
+        let shown = ShownFolder::new(self)?;
         let mut config = Config::default();
         config.mount_options = vec![
-            MountOption::FSName(format!("tetris:{}", self.source_name().replace(',', "%2C"))),
+            MountOption::FSName(format!(
+                "tetris:{}",
+                shown.folder.source_name().replace(',', "%2C")
+            )),
             MountOption::Subtype("tetris".to_owned()),
             MountOption::RO,
             MountOption::NoDev,
@@ -128,7 +129,7 @@ impl ModelFolder {
         };
         config.n_threads = Some(options.threads.clamp(1, MAX_THREADS));
         config.clone_fd = true;
-        let mount = Mount::new(self, tree, options.open_object);
+        let mount = Mount::new(Arc::new(shown), options.open_object);
         let (notifier, open_files) = (Arc::clone(&mount.notifier), Arc::clone(&mount.open_files));
         // Later, another directory may be the current one.
         let path = path.canonicalize().map_err(failed)?;
@@ -140,6 +141,50 @@ impl ModelFolder {
             path,
             open_files,
         })
+    }
+}
+
+/// A model folder with the names of its files, for mounts that other processes make.
+#[derive(Debug)]
+pub struct ShownFolder {
+    folder: ModelFolder,
+    tree: Tree,
+}
+
+impl ShownFolder {
+    /// Finds the names that mounts of `folder` show.
+    ///
+    /// # Errors
+    /// When a path is a file and a folder.
+    pub fn new(folder: ModelFolder) -> Result<Self, FolderError> {
+        let tree = Tree::new(&folder.files).map_err(|problem| FolderError::Table {
+            source_name: folder.source_name().to_owned(),
+            problem,
+        })?;
+        Ok(Self { folder, tree })
+    }
+
+    /// Answers for a mount, by its descriptor of `/dev/fuse`, with `threads`, until the mount ends.
+    ///
+    /// # Errors
+    /// When the kernel cannot be talked with.
+    pub fn serve(
+        self: &Arc<Self>,
+        device: OwnedFd,
+        threads: usize,
+        open_object: OpenObject,
+    ) -> Result<(), FolderError> {
+        let failed = |source| FolderError::Serve {
+            path: "/dev/fuse".into(),
+            source,
+        };
+        let mut config = Config::default();
+        config.n_threads = Some(threads.clamp(1, MAX_THREADS));
+        let mount = Mount::new(Arc::clone(self), open_object);
+        let notifier = Arc::clone(&mount.notifier);
+        let session = Session::from_fd(mount, device, SessionACL::All, config).map_err(failed)?;
+        let _first = notifier.set(session.notifier());
+        session.run().map_err(failed)
     }
 }
 
@@ -196,8 +241,7 @@ impl FolderFile {
 
 /// The file system.
 struct Mount {
-    folder: ModelFolder,
-    tree: Tree,
+    shown: Arc<ShownFolder>,
     files: Vec<FileState>,
     open_object: OpenObject,
     /// True if the kernel reads files of objects by itself.
@@ -224,12 +268,11 @@ struct Opened {
 }
 
 impl Mount {
-    fn new(folder: ModelFolder, tree: Tree, open_object: OpenObject) -> Self {
+    fn new(shown: Arc<ShownFolder>, open_object: OpenObject) -> Self {
         let mut files = Vec::new();
-        files.resize_with(folder.files.len(), FileState::default);
+        files.resize_with(shown.folder.files.len(), FileState::default);
         Self {
-            folder,
-            tree,
+            shown,
             files,
             open_object,
             passes_through: AtomicBool::new(false),
@@ -242,11 +285,11 @@ impl Mount {
 
     fn node(&self, ino: INodeNo) -> Option<(usize, &Node)> {
         let number = usize::try_from(ino.0.checked_sub(1)?).ok()?;
-        Some((number, self.tree.node(number)?))
+        Some((number, self.shown.tree.node(number)?))
     }
 
     fn file(&self, index: usize) -> Option<(&FolderFile, &FileState)> {
-        Some((self.folder.files.get(index)?, self.files.get(index)?))
+        Some((self.shown.folder.files.get(index)?, self.files.get(index)?))
     }
 
     /// The sidecar of a file, made when it is first asked for.
@@ -334,8 +377,8 @@ impl Filesystem for Mount {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let entry = self.node(parent).and_then(|(parent, _)| {
-            let number = self.tree.find(parent, name.to_str()?)?;
-            self.attributes(number, self.tree.node(number)?)
+            let number = self.shown.tree.find(parent, name.to_str()?)?;
+            self.attributes(number, self.shown.tree.node(number)?)
         });
         match entry {
             Some(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
@@ -452,7 +495,7 @@ impl Filesystem for Mount {
             .chain(entries.map(|(name, number)| (name.as_str(), *number)));
         let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
         for (index, (name, number)) in entries.enumerate().skip(skipped) {
-            let kind = match self.tree.node(number) {
+            let kind = match self.shown.tree.node(number) {
                 Some(Node::Folder(_)) => FileType::Directory,
                 _ => FileType::RegularFile,
             };
@@ -464,8 +507,8 @@ impl Filesystem for Mount {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let blocks = self.folder.bytes().div_ceil(u64::from(BLOCK_LEN));
-        let files = self.folder.files.len() as u64;
+        let blocks = self.shown.folder.bytes().div_ceil(u64::from(BLOCK_LEN));
+        let files = self.shown.folder.files.len() as u64;
         reply.statfs(blocks, 0, 0, files, 0, BLOCK_LEN, 255, BLOCK_LEN);
     }
 }

@@ -1,11 +1,11 @@
 //! A connection to the daemon, of which every call ends by a deadline.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tetris_wire::daemon::{ErrorCode, Message, PROTOCOL};
-use tetris_wire::{ConnectError, Connection, ProtocolError, WireError, connect, no_descriptors};
+use tetris_wire::daemon::{ErrorCode, Message, PROTOCOL, carries_descriptor};
+use tetris_wire::{ConnectError, Connection, ProtocolError, WireError, connect};
 
 use super::error::DaemonError;
 use crate::trace_parent;
@@ -46,7 +46,7 @@ impl DaemonConnection {
             ConnectError::Io(error) => io(error),
         })?;
         let mut opened = Self {
-            connection: Connection::trusted(stream, no_descriptors).map_err(io)?,
+            connection: Connection::trusted(stream, carries_descriptor).map_err(io)?,
             socket: socket.to_owned(),
             timeout,
             deadline,
@@ -82,8 +82,13 @@ impl DaemonConnection {
 
     /// Receives the next message. An error of the daemon is one.
     pub(super) fn message(&self) -> Result<Message, DaemonError> {
+        Ok(self.message_with()?.0)
+    }
+
+    /// Receives the next message and its descriptors.
+    pub(super) fn message_with(&self) -> Result<(Message, Vec<OwnedFd>), DaemonError> {
         let received = self.connection.receive(self.deadline);
-        let (frame, _) = received.map_err(|error| self.failed("read from", error))?;
+        let (frame, descriptors) = received.map_err(|error| self.failed("read from", error))?;
         match Message::decode(frame.kind, &frame.payload).map_err(|error| self.violated(error))? {
             Message::Error { code, .. } if code == ErrorCode::UNKNOWN_KIND => {
                 Err(DaemonError::TooOld {
@@ -91,7 +96,7 @@ impl DaemonConnection {
                 })
             }
             Message::Error { code, text } => Err(DaemonError::Answered { code, text }),
-            message => Ok(message),
+            message => Ok((message, descriptors)),
         }
     }
 

@@ -9,11 +9,13 @@ mod absence;
 mod client;
 mod connection;
 mod error;
+mod keeper;
 mod room;
 mod sealed;
 
 pub(crate) use absence::Absence;
 pub use client::{BuildTurn, DaemonClient, HeldInStore, RoomMade};
 pub use error::DaemonError;
+pub use keeper::{ModelKeeper, PassedMount};
 pub(crate) use room::{Answers, Patience};
 pub use sealed::sealed_memory;

@@ -122,7 +122,7 @@ impl Connection {
         let split = frame.split_at_checked(FRAME_HEADER_BYTES);
         let (header, payload) = split.unwrap_or_default();
         self.send(header, deadline)?;
-        let pass = || descriptors::send(self.stream.get(), payload, descriptors);
+        let pass = || descriptors::pass(self.stream.get(), payload, descriptors);
         let sent = self.retried(true, deadline, pass)?;
         self.send(payload.get(sent..).unwrap_or_default(), deadline)
     }

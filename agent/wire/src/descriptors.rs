@@ -50,11 +50,11 @@ pub fn receive(stream: impl AsFd, bytes: &mut [u8]) -> Result<Received> {
 
 /// Sends the first bytes of `payload` with all of `descriptors`, without waiting. Returns the
 /// number of bytes sent.
-pub(crate) fn send(
-    stream: impl AsFd,
-    payload: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> Result<usize> {
+///
+/// # Errors
+///
+/// The system's error; [`Errno::AGAIN`] if there is no room, [`Errno::TOOBIG`] for more than [`MAX_DESCRIPTORS`].
+pub fn pass(stream: impl AsFd, payload: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {

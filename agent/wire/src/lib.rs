@@ -76,7 +76,7 @@ pub use closer::{Closer, PATIENCE};
 pub use connect::{ConnectError, connect};
 pub use connection::{Connection, after};
 pub use decoder::{Decode, FrameDecoder, PreambleDecoder};
-pub use descriptors::{MAX_DESCRIPTORS, Received, receive};
+pub use descriptors::{MAX_DESCRIPTORS, Received, pass, receive};
 pub use error::{ProtocolError, WireError};
 pub use fields::{Reader, Writer};
 pub use frame::{FRAME_HEADER_BYTES, Frame, FrameHeader, no_descriptors};

@@ -14,7 +14,7 @@ use tetris_node::socket::{Limits, RoomAnswer, RoomAsk, Socket};
 use tetris_store_layout::{
     CreateOptions, Digest, ManifestId, ManifestKind, ObjectRef, Store, TensorId,
 };
-use tetris_wire::daemon::{BuildRequest, DerivedClaim, Message, PROTOCOL};
+use tetris_wire::daemon::{BuildRequest, DerivedClaim, Message, ModelReport, ModelStage, PROTOCOL};
 use tetris_wire::{Connection, after, no_descriptors};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -35,6 +35,9 @@ pub const ASK_DOMAIN: u8 = 9;
 pub const RECORD: u8 = 10;
 pub const TAKE_TURN: u8 = 11;
 pub const ASSEMBLE: u8 = 12;
+pub const KEEP_MODEL: u8 = 13;
+pub const REPORT_MODEL: u8 = 14;
+pub const SERVE_MODEL: u8 = 15;
 
 /// Time for a well-behaved client to be answered.
 const LONG: Duration = Duration::from_mins(1);
@@ -215,6 +218,18 @@ fn script(silence: Duration) -> Script {
             manifest_len: 12,
             sha256: None,
         },
+        Message::KeepModel {
+            name: "llama".to_owned(),
+        },
+        Message::ReportModel(ModelReport {
+            stage: ModelStage::Pulling,
+            done: 1,
+            total: 2,
+            bytes_per_second: 3,
+            mount: 0,
+            problem: String::new(),
+        }),
+        Message::ServeModel { mount: 1 },
     ];
     let hello = Message::Hello { pid: 7 }.encode();
     Script {

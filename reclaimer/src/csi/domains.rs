@@ -53,6 +53,15 @@ pub(super) fn map_of(store: &StoreDirectory, identity: &str) -> io::Result<IdMap
     IdMap::of_one_with_group(SOCKET_USER, group, number)
 }
 
+/// The number of the domain `identity` in `store`, which is given if it has none.
+///
+/// # Errors
+/// When the number cannot be found or given.
+pub(super) fn domain_of(store: &StoreDirectory, identity: &str) -> io::Result<u32> {
+    let (number, _) = with_rights_of(store.user(), || number_of(store, identity))??;
+    Ok(number)
+}
+
 /// The number of the domain `identity` in `store`, and the group of the store's header.
 fn number_of(store: &StoreDirectory, identity: &str) -> io::Result<(u32, u32)> {
     let group = statat(store, "store", AtFlags::SYMLINK_NOFOLLOW)?.st_gid;

@@ -30,7 +30,7 @@ pub enum VolumeError {
         found: String,
     },
     /// The pod uses an unknown attribute.
-    #[error("unknown volume attributes {found}; this driver knows `store` and `content`")]
+    #[error("unknown volume attributes {found}; this driver knows `store`, `content` and `model`")]
     UnknownAttributes {
         /// Their names.
         found: String,
@@ -98,6 +98,28 @@ pub enum VolumeError {
         /// The reason.
         source: DirectoryError,
     },
+    /// The model is not on this node yet. The kubelet asks again.
+    #[error("model `{model}` is not on this node yet: {progress}")]
+    Waiting {
+        /// The model.
+        model: String,
+        /// How far it is, or why it is not.
+        progress: String,
+    },
+    /// A pod without a trust domain takes no one's word for a model.
+    #[error("a pod gets no model here: {because}")]
+    NoDomain {
+        /// The reason that the pod has no domain.
+        because: String,
+    },
+    /// The process with the models cannot be asked.
+    #[error("the node's broker cannot be asked for model `{model}`: {problem}")]
+    NoBroker {
+        /// The model.
+        model: String,
+        /// The reason.
+        problem: String,
+    },
     /// Something else is mounted at the target.
     #[error("`{}` is taken by {found}; unpublish it first", target.display())]
     Occupied {
@@ -158,12 +180,15 @@ impl VolumeError {
             | Self::UnknownAttributes { .. }
             | Self::Writable => Code::InvalidArgument,
             Self::NotAllowed { .. } => Code::PermissionDenied,
-            Self::Namespace { .. } => Code::Unavailable,
+            Self::Namespace { .. } | Self::Waiting { .. } | Self::NoBroker { .. } => {
+                Code::Unavailable
+            }
             Self::Limit { .. } => Code::ResourceExhausted,
             Self::Occupied { .. } => Code::AlreadyExists,
-            Self::Taken { .. } | Self::NoMount { .. } | Self::Store { .. } => {
-                Code::FailedPrecondition
-            }
+            Self::Taken { .. }
+            | Self::NoMount { .. }
+            | Self::Store { .. }
+            | Self::NoDomain { .. } => Code::FailedPrecondition,
             Self::NoPackage { .. } | Self::NotReadOnly { .. } | Self::Io { .. } => Code::Internal,
         }
     }

@@ -1,5 +1,5 @@
 //! The CSI driver of a node: pods get their store as an ephemeral inline volume, read-only, and the
-//! Python package as another one (`python`).
+//! Python package (`python`) and models (`model`) as others.
 //!
 //! # Flow
 //! The kubelet finds the registration socket, asks for the plugin, and from then on calls the CSI
@@ -39,7 +39,10 @@ mod endpoint;
 mod error;
 mod find;
 mod idmap;
+mod model_mount;
+mod model_volume;
 mod mounted;
+mod mounting;
 mod namespaces;
 mod node;
 mod publish;

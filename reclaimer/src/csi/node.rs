@@ -13,12 +13,13 @@ use super::domains;
 use super::error::VolumeError;
 use super::idmap::PodIds;
 use super::mounted::{self, VolumeCounts};
+use super::mounting::Mounting;
 use super::namespaces::{Namespaces, PodName};
 use super::publish::{self, MountUse};
 use super::python::PackageMount;
 use super::remove;
 use super::request::{self, Publish, VolumeContent};
-use super::stores::{Given, Stores};
+use super::stores::{Given, Keeper, Stores};
 use super::target::TargetDirectory;
 use super::wire::identity_server::Identity;
 use super::wire::node_server::Node;
@@ -36,14 +37,15 @@ pub(super) struct CsiDriver(Arc<DriverParts>);
 
 #[derive(Debug)]
 pub(super) struct DriverParts {
-    config: CsiConfig,
+    pub(super) config: CsiConfig,
     node: String,
-    stores: Arc<Stores>,
+    pub(super) stores: Arc<Stores>,
     namespaces: Arc<dyn Namespaces>,
     unpublished: Arc<Notify>,
     pub(super) ids: PodIds,
     pub(super) package: PackageMount,
     volumes: watch::Sender<Option<VolumeStatus>>,
+    pub(super) mounting: Mounting,
     /// One change at a time: each takes some milliseconds, and two at one target would mount on top
     /// of each other.
     pub(super) changes: Mutex<()>,
@@ -67,6 +69,7 @@ impl CsiDriver {
             unpublished: Arc::default(),
             ids,
             volumes,
+            mounting: Mounting::default(),
             changes: Mutex::new(()),
         }))
     }
@@ -107,13 +110,13 @@ impl CsiDriver {
 
     async fn publish(&self, request: NodePublishVolumeRequest) -> Result<(), Status> {
         let wish = logged(PUBLISH, Publish::new(request, &self.0.config.kubelet_dir))?;
-        if wish.content == VolumeContent::Python {
-            return self.publish_python(wish).await;
+        match wish.content.clone() {
+            VolumeContent::Store => {}
+            VolumeContent::Python => return self.publish_python(wish).await,
+            VolumeContent::Model(model) => return self.publish_model(wish, model).await,
         }
-        let rule = self.0.config.per_namespace.clone();
-        let stores = &self.0.stores;
-        let chosen = stores.choose(rule.as_ref(), &wish.namespace, wish.store.as_deref());
-        match (logged(PUBLISH, chosen)?, rule) {
+        let chosen = logged(PUBLISH, self.chosen(&wish))?;
+        match (chosen, self.per_namespace()) {
             (Chosen::Fixed(store), _) => {
                 let users = self.users_of(&wish).await;
                 self.blocking(move |shared| {
@@ -128,6 +131,23 @@ impl CsiDriver {
                 Err(Status::internal("a store of a namespace without a rule"))
             }
         }
+    }
+
+    /// The store of the pod.
+    pub(super) fn chosen(&self, wish: &Publish) -> Result<Chosen, VolumeError> {
+        let rule = self.0.config.per_namespace.as_ref();
+        let wanted = wish.store.as_deref();
+        self.0.stores.choose(rule, &wish.namespace, wanted)
+    }
+
+    /// The rule of namespaces' stores, if there is one.
+    pub(super) fn per_namespace(&self) -> Option<PerNamespace> {
+        self.0.config.per_namespace.clone()
+    }
+
+    /// The process that owns the stores.
+    pub(super) fn keeper(&self) -> &dyn Keeper {
+        self.0.stores.keeper()
     }
 
     async fn publish_own(&self, wish: Publish, rule: PerNamespace) -> Result<(), Status> {
@@ -169,7 +189,7 @@ impl CsiDriver {
     }
 
     /// The pod's users. A pod that cannot be asked about must start even if it has its own, so it gets a plain mount.
-    async fn users_of(&self, wish: &Publish) -> PodUsers {
+    pub(super) async fn users_of(&self, wish: &Publish) -> PodUsers {
         if self.0.config.per_namespace.is_none() {
             return PodUsers {
                 are_the_hosts: true,
@@ -194,11 +214,11 @@ impl CsiDriver {
 
 /// Users of a pod, as far as they are known.
 #[derive(Debug)]
-struct PodUsers {
+pub(super) struct PodUsers {
     /// True if they are those of the node, so that its mount may be idmapped.
-    are_the_hosts: bool,
+    pub(super) are_the_hosts: bool,
     /// Unique identifier of its namespace.
-    namespace_uid: Option<String>,
+    pub(super) namespace_uid: Option<String>,
 }
 
 fn pod_of(wish: &Publish) -> PodName {

@@ -10,6 +10,8 @@
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
+use tetris_wire::daemon::is_model_name;
+
 use super::config::is_namespace;
 use super::error::VolumeError;
 use super::wire::{
@@ -26,6 +28,7 @@ const POD_UID: &str = "volume_context.csi.storage.k8s.io/pod.uid";
 /// The attributes of our own.
 const STORE: &str = "store";
 const CONTENT: &str = "content";
+const MODEL: &str = "model";
 /// The kubelet's identifiers have 68 bytes; the specification allows 128.
 const ID_BYTES: usize = 128;
 /// PATH_MAX with its final zero byte.
@@ -34,13 +37,15 @@ const PATH_BYTES: usize = 4095;
 const MODES: std::ops::RangeInclusive<i32> = 1..=7;
 
 /// Content of a volume, its attribute `content`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum VolumeContent {
     /// A store.
     #[default]
     Store,
     /// The Python package.
     Python,
+    /// The files of the model of this name.
+    Model(String),
 }
 
 /// A pod's wish for a volume.
@@ -135,22 +140,39 @@ fn is_label(part: &str) -> bool {
 }
 
 fn content(context: &HashMap<String, String>) -> Result<VolumeContent, VolumeError> {
-    match context.get(CONTENT).map(String::as_str) {
+    let found = context.get(CONTENT).map(String::as_str);
+    if let (Some(model), false) = (context.get(MODEL), found == Some("model")) {
+        let expected = "none without `content: model`";
+        return Err(VolumeError::invalid(MODEL, expected, shown(model)));
+    }
+    match found {
         None | Some("store") => Ok(VolumeContent::Store),
+        Some("model") => match context.get(MODEL) {
+            None => Err(VolumeError::Missing {
+                field: "volume_context.model",
+            }),
+            Some(name) if is_model_name(name) => Ok(VolumeContent::Model(name.clone())),
+            Some(name) => {
+                let expected = "the name of a Model";
+                Err(VolumeError::invalid(MODEL, expected, shown(name)))
+            }
+        },
         Some("python") if context.contains_key(STORE) => {
             let expected = "none beside `content: python`, which is the same for all stores";
             Err(VolumeError::invalid(STORE, expected, &context[STORE]))
         }
         Some("python") => Ok(VolumeContent::Python),
         Some(found) => {
-            let found: String = found.chars().take(64).collect();
-            Err(VolumeError::invalid(
-                CONTENT,
-                "`store` or `python`",
-                format!("{found:?}"),
-            ))
+            let expected = "`store`, `python` or `model`";
+            Err(VolumeError::invalid(CONTENT, expected, shown(found)))
         }
     }
+}
+
+/// A pod's value, for an error.
+fn shown(value: &str) -> String {
+    let start: String = value.chars().take(64).collect();
+    format!("{start:?}")
 }
 
 fn check_id(id: &str) -> Result<(), VolumeError> {
@@ -237,7 +259,7 @@ fn check_capability(capability: &VolumeCapability) -> Result<(), VolumeError> {
 fn check_attributes(context: &HashMap<String, String>) -> Result<(), VolumeError> {
     let mut unknown: Vec<_> = context
         .keys()
-        .filter(|key| ![STORE, CONTENT].contains(&key.as_str()) && !key.starts_with(KUBELET))
+        .filter(|key| ![STORE, CONTENT, MODEL].contains(&key.as_str()) && !key.starts_with(KUBELET))
         .map(|key| format!("`{key}`"))
         .collect();
     if unknown.is_empty() {

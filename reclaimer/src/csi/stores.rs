@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::choose::{Chosen, OwnStore, choose};
 use super::config::{MAX_STORES, PerNamespace};
 use super::error::VolumeError;
+use crate::models::{ModelQuestion, ModelState, MountAnswer, MountOrder};
 use crate::mount::{DirectoryError, StoreDirectory, StoreGround, is_tmpfs_mount};
 use crate::store::StoreConfig;
 
@@ -32,6 +34,18 @@ pub trait Keeper: Send + Sync {
 
     /// Removes a store with its contents, unless some of it is mapped.
     async fn remove(&self, store: &StoreConfig) -> Removal;
+
+    /// The state of a model on this node.
+    ///
+    /// # Errors
+    /// When the keeper cannot be asked, for this reason.
+    async fn model(&self, question: &ModelQuestion) -> Result<ModelState, String>;
+
+    /// Has a pod that keeps a model answer for a mount of it, by its descriptor. Blocks for some seconds at most.
+    ///
+    /// # Errors
+    /// When the keeper cannot be asked.
+    fn mount_model(&self, order: &MountOrder, device: BorrowedFd<'_>) -> io::Result<MountAnswer>;
 }
 
 /// A store that a pod gets.
@@ -163,6 +177,11 @@ impl Stores {
     /// Waits for a while until a new store is looked after.
     pub(super) async fn await_keeper(&self, new: &Given) {
         self.keeper.look_after(&new.config, &new.directory).await;
+    }
+
+    /// The process that owns the stores.
+    pub(super) fn keeper(&self) -> &dyn Keeper {
+        &*self.keeper
     }
 
     /// The directory of a store.

@@ -27,6 +27,7 @@ use crate::config::{Config, ConfigFlags};
 use crate::csi::PerNamespace;
 use crate::http::{Health, PageSource as _, Pages};
 use crate::keep_warm::WarmSet;
+use crate::models::serve_mounts;
 use crate::mount::is_tmpfs_mount;
 use crate::process::{Process, ProcessesConfig};
 use crate::processes::broker::{Declared, MessageState, ProcessesView, ReceivedReports, router};
@@ -98,12 +99,17 @@ async fn serve(flags: &ConfigFlags, config: Config, sandbox: SandboxReport) -> R
         metrics: Arc::clone(&core.metrics),
         commands: core.commands.clone(),
         rule: followed,
+        models: core.models.clone(),
     });
     let mut tasks = JoinSet::new();
-    let listener = {
+    let (listener, mounts) = {
         let _threads = threads.handle().enter();
-        listen(&core.config.file.processes)?
+        let listener = listen(&core.config.file.processes)?;
+        let mounts = unix_http::listen(&core.config.file.processes.models_socket())?;
+        (listener, mounts)
     };
+    let serving = serve_mounts(mounts, core.models.clone(), until(core.stopped.clone()));
+    tasks.spawn_on(serving, threads.handle());
     let routes = pages.all().merge(messages);
     let served = unix_http::serve(listener, routes, SOCKET, until(core.stopped.clone()));
     tasks.spawn_on(served, threads.handle());

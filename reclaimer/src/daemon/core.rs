@@ -26,6 +26,7 @@ use crate::engine::commands::{Command, Engine, now_ms};
 use crate::gpu_mirror::GpuMirrorThread;
 use crate::http::{Health, HttpState};
 use crate::metrics::Metrics;
+use crate::models::KeptModels;
 use crate::report::NodeStatus;
 
 /// Longest wait for the sockets to be taken away.
@@ -50,6 +51,8 @@ pub(super) struct Core {
     hang_up: Signal,
     pods: Threads,
     service: ServiceReports,
+    /// Models that pods keep.
+    pub(super) models: KeptModels,
 }
 
 /// The stores' sockets; none in a dry run.
@@ -94,6 +97,7 @@ impl Core {
             hang_up,
             pods,
             service,
+            models: KeptModels::default(),
         })
     }
 
@@ -124,7 +128,9 @@ impl Core {
         }
         let (commands, metrics) = (self.commands.clone(), Arc::clone(&self.metrics));
         let status = self.status.subscribe();
-        let (mut sockets, closed) = Sockets::new(self.pods.handle(), commands, metrics, status);
+        let models = self.models.clone();
+        let (mut sockets, closed) =
+            Sockets::new(self.pods.handle(), commands, metrics, status, models);
         if let Err(other) = sockets.claim(&reclaimer.stores(), reclaimer.config()) {
             drop(sockets);
             let _left_behind = tokio::time::timeout(SOCKETS_CLOSE, closed).await;

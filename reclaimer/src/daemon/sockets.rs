@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::engine::commands::Command;
 use crate::ingest::{Broker, IngestOptions};
 use crate::metrics::{Metrics, RoomOutcome};
+use crate::models::KeptModels;
 use crate::report::{ErrorClass, LatestStatus};
 use crate::room::{GrantedRoom, RoomNeed, RoomRefusal, RoomResult};
 use crate::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket, SocketError};
@@ -29,6 +30,7 @@ pub(super) struct Sockets {
     metrics: Arc<Metrics>,
     broker: Broker,
     status: LatestStatus,
+    models: KeptModels,
     served: Vec<Served>,
     /// True if pods get the stores read-only: then no client could use room itself.
     readers_only: bool,
@@ -53,6 +55,7 @@ impl Sockets {
         commands: Sender<Command>,
         metrics: Arc<Metrics>,
         status: LatestStatus,
+        models: KeptModels,
     ) -> (Self, JoinHandle<()>) {
         let (asks, queue) = mpsc::channel(QUEUE);
         let engine = Mutex::new(commands.clone());
@@ -70,6 +73,7 @@ impl Sockets {
             metrics,
             broker,
             status,
+            models,
             served: Vec::new(),
             readers_only: false,
             told: Vec::new(),
@@ -115,6 +119,7 @@ impl Sockets {
             Ok(socket) => socket
                 .with_broker(self.broker.clone())
                 .with_status(self.status.clone())
+                .with_models(self.models.clone())
                 .for_readers(self.readers_only),
             Err(error) => {
                 if let SocketError::Takeover(TakeoverError::InUse { pid, .. }) = &error {

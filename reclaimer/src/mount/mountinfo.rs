@@ -27,6 +27,8 @@ pub struct MountEntry {
     pub shared: bool,
     /// `tmpfs` and so on.
     pub fs_type: String,
+    /// The name that its maker gave the file system.
+    pub source: String,
     /// Options of the file system, which all its mounts have in common.
     pub super_options: Vec<String>,
 }
@@ -50,7 +52,9 @@ impl MountEntry {
             .count()
             > 0;
         let fs_type = text(fields.next()?);
-        let _source = fields.next()?;
+        let source = unescaped_path(fields.next()?)
+            .to_string_lossy()
+            .into_owned();
         let super_options = list(fields.next()?);
         Some(Self {
             id,
@@ -60,6 +64,7 @@ impl MountEntry {
             options,
             shared,
             fs_type,
+            source,
             super_options,
         })
     }
@@ -88,16 +93,19 @@ impl MountEntry {
     }
 }
 
+/// What the kernel knows by itself: the server of a FUSE file system is not asked, which may not answer.
+const UNASKED: AtFlags = AtFlags::EMPTY_PATH.union(AtFlags::STATX_DONT_SYNC);
+
 /// Returns true if `file` is the root of a mount.
 pub fn is_mount_root(file: impl AsFd) -> io::Result<bool> {
-    let stat = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    let stat = statx(file, "", UNASKED, StatxFlags::MNT_ID)?;
     Ok(stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// The mount that `file` was opened through. Paths do not tell: mounts can lie on top of each
 /// other.
 pub fn mount_of(file: impl AsFd) -> io::Result<MountEntry> {
-    let stat = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    let stat = statx(file, "", UNASKED, StatxFlags::MNT_ID)?;
     if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
         let message = "this kernel does not say which mount a file is on; Linux 5.8 does";
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));

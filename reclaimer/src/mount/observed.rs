@@ -26,7 +26,7 @@ pub enum ObservedPath {
     /// A directory on which something is mounted.
     Mounted {
         /// The mount.
-        entry: MountEntry,
+        entry: Box<MountEntry>,
         /// Its size and use.
         room: TmpfsSize,
     },
@@ -75,6 +75,6 @@ pub fn observe(path: &Path) -> io::Result<ObservedPath> {
         inodes: stat.f_files,
         inodes_used: stat.f_files.saturating_sub(stat.f_ffree),
     };
-    let entry = mount_of(&dir)?;
+    let entry = Box::new(mount_of(&dir)?);
     Ok(ObservedPath::Mounted { entry, room })
 }

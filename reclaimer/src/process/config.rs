@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Process;
 use crate::field_error::FieldError;
+use crate::models::MODELS_SOCKET;
 
 /// The longest address of a Unix socket, without its final zero byte.
 const SOCKET_PATH_BYTES: usize = 107;
@@ -49,6 +50,11 @@ impl ProcessesConfig {
     /// Socket of a process.
     pub fn socket_of(&self, process: Process) -> PathBuf {
         self.directory_of(process).join("socket")
+    }
+
+    /// The broker's socket for mounts of models.
+    pub fn models_socket(&self) -> PathBuf {
+        self.directory_of(Process::Broker).join(MODELS_SOCKET)
     }
 
     /// Mistakes of all fields.

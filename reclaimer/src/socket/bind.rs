@@ -11,6 +11,7 @@ use tokio::net::UnixListener;
 use super::SocketError;
 use super::frames::Intake;
 use crate::ingest::Broker;
+use crate::models::KeptModels;
 use crate::report::LatestStatus;
 
 /// Name of the lock on the socket's name; see LAYOUT.md 11.1.
@@ -29,6 +30,7 @@ pub struct Socket {
     pub(super) store: Arc<Store>,
     pub(super) broker: Option<Broker>,
     pub(super) status: Option<LatestStatus>,
+    pub(super) models: KeptModels,
     pub(super) readers_only: bool,
     pub(super) name: String,
     bound: BoundSocket,
@@ -59,6 +61,7 @@ impl Socket {
             store: Arc::new(store),
             broker: None,
             status: None,
+            models: KeptModels::default(),
             readers_only: false,
             name: name.into(),
             bound,
@@ -76,6 +79,13 @@ impl Socket {
     #[must_use]
     pub fn with_status(mut self, status: LatestStatus) -> Self {
         self.status = Some(status);
+        self
+    }
+
+    /// Notes in `models` which models clients keep.
+    #[must_use]
+    pub fn with_models(mut self, models: KeptModels) -> Self {
+        self.models = models;
         self
     }
 

@@ -13,6 +13,7 @@ use tracing::Instrument as _;
 use super::frames::{Ended, Frames};
 use super::{Fault, RoomAnswer, RoomAsk};
 use crate::ingest::{AssemblyRequest, Broker, IngestRequest, TargetStore};
+use crate::models::KeptModels;
 use crate::report::LatestStatus;
 
 /// Receives each fault.
@@ -36,6 +37,8 @@ pub(super) struct Client {
     pub(super) status: Option<LatestStatus>,
     /// The store that they are published in.
     pub(super) target: TargetStore,
+    /// Models that clients keep.
+    pub(super) models: KeptModels,
 }
 
 /// The next step of the connection.
@@ -77,7 +80,7 @@ impl Client {
         }
         let daemon = env!("CARGO_PKG_VERSION").to_owned();
         frames.send(&Message::HelloAck { daemon }.encode()).await?;
-        let (mut domain, mut parent) = (None, None);
+        let (mut domain, mut parent, mut keeper) = (None, None, None);
         loop {
             let incoming = frames.receive().await?;
             let span = self.span(&incoming.message, parent.as_deref());
@@ -128,6 +131,16 @@ impl Client {
                     make_room.instrument(span).await?
                 }
                 Ok(Message::AskWarm { manifest }) => self.is_warm(manifest),
+                Ok(Message::KeepModel { name }) => match self.keep(domain, name) {
+                    Ok(kept) => {
+                        keeper = Some(kept);
+                        (Message::ModelNoted, Next::Another)
+                    }
+                    Err(refused) => (refused, Next::Another),
+                },
+                Ok(Message::ReportModel(report)) => {
+                    self.note_model(frames, keeper.as_ref(), report).await?
+                }
                 Ok(other) => self.unknown(&ProtocolError::UnknownKind(other.kind())),
                 Err(error @ ProtocolError::UnknownKind(_)) => self.unknown(&error),
                 Err(error) => {

@@ -6,14 +6,15 @@
 
 use std::any::Any;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::socket::{MsgFlags, recv, send};
 use tetris_wire::daemon::{Message, carries_descriptor};
 use tetris_wire::{
-    Aside, Closer, Decode, FrameDecoder, PREAMBLE_BYTES, PreambleDecoder, ProtocolError, receive,
+    Aside, Closer, Decode, FRAME_HEADER_BYTES, FrameDecoder, PREAMBLE_BYTES, PreambleDecoder,
+    ProtocolError, pass, receive,
 };
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -148,6 +149,26 @@ impl Frames {
         timeout(self.idle, write)
             .await
             .map_err(|_| Ended::Stalled)?
+    }
+
+    /// Sends a frame whose payload carries a descriptor. The header goes first, by itself, so that the client knows
+    /// before it reads it.
+    pub(super) async fn send_with(
+        &mut self,
+        frame: &[u8],
+        descriptor: BorrowedFd<'_>,
+    ) -> Result<(), Ended> {
+        let (header, payload) = frame
+            .split_at_checked(FRAME_HEADER_BYTES)
+            .unwrap_or_default();
+        self.send(header).await?;
+        let write = self.stream.async_io(Interest::WRITABLE, || {
+            Ok(pass(&*self.stream, payload, &[descriptor])?)
+        });
+        let sent = timeout(self.idle, write)
+            .await
+            .map_err(|_| Ended::Stalled)??;
+        self.send(payload.get(sent..).unwrap_or_default()).await
     }
 
     /// Waits until the client sends something, `true`, or hangs up. Takes nothing: neither bytes

@@ -20,6 +20,7 @@ mod connection;
 mod derived;
 mod frames;
 mod ingest;
+mod model;
 mod serve;
 mod trace;
 mod warm;

@@ -129,6 +129,7 @@ impl Server {
             on_fault: Arc::clone(&self.on_fault),
             broker: socket.broker.clone(),
             status: socket.status.clone(),
+            models: socket.models.clone(),
             target: TargetStore {
                 name: socket.name.clone(),
                 store: Arc::clone(&socket.store),

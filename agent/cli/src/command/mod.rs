@@ -16,6 +16,7 @@ mod hold;
 mod holding;
 mod init;
 mod interruption;
+mod keep;
 mod layouts;
 mod load;
 mod loading;
@@ -155,6 +156,16 @@ Examples:
   tetris mount hf://Qwen/Qwen3-8B /mnt/qwen &
   tetris mount s3://models/llama ~/llama --allow-other")]
     Mount(mount::MountArgs),
+    /// Keep a model on this node, for the pods that mount it
+    ///
+    /// Pulls the model at SOURCE as `tetris pull` does, holds it in the store, and answers for the volumes
+    /// `content: model` by which pods of the same trust domain mount it as NAME. It runs until Ctrl-C or SIGTERM,
+    /// and then as long as a pod has the model mounted. The pods of a `Model` run it on each of its nodes.
+    #[command(after_help = "\
+Examples:
+  tetris keep hf://Qwen/Qwen3-8B --name qwen3-8b
+  tetris keep s3://models/llama --name llama --ready-port 8080")]
+    Keep(keep::KeepArgs),
     /// Write sidecars beside the models at a source, so that other nodes fetch only what they lack
     ///
     /// Pulls the safetensors files at SOURCE, a repository hf://, a bucket s3://, gs:// or az://, or a folder, and
@@ -275,6 +286,7 @@ fn run(cli: Cli, out: &mut Output) -> Result {
         Command::Load(args) => load::run(&args, &location, out),
         Command::Pull(args) => pull::run(&args, &location, out),
         Command::Mount(args) => mount::run(&args, &location, out),
+        Command::Keep(args) => keep::run(&args, &location, out),
         Command::Push(args) => push::run(&args, &location, out),
         Command::Exec(args) => exec::run(&args, &location),
         Command::Hash(args) => hash::run(&args, &location, out),

@@ -87,7 +87,8 @@ pub(crate) fn run(args: &MountArgs, location: &StoreLocation, out: &mut Output) 
     Ok(mounted.serve()?)
 }
 
-fn open_object(agent: &Agent, object: &ObjectRef) -> Option<File> {
+/// The file of an object, for a kernel that reads it by itself.
+pub(crate) fn open_object(agent: &Agent, object: &ObjectRef) -> Option<File> {
     let file = agent.store()?.object_file(object);
     file.unwrap_or_else(|error| {
         tracing::debug!(%error, "the kernel does not read an object by itself");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tetris_agent::{Agent, LoadOptions};
+use tetris_agent::{Agent, LoadOptions, ProgressFn};
 use tetris_delivery::{
     DEFAULT_CONNECTIONS, Destination, FileReport, PullError, PullOptions, PullReport,
     SourceListing, SourceName,
@@ -129,6 +129,17 @@ impl Fetching<'_> {
         options: &PullOptions,
         work: impl FnOnce(&SourceName, Destination<'_>, &PullOptions) -> Result<T, PullError>,
     ) -> Result<T> {
+        self.run_counted(source, options, |shown| shown, work)
+    }
+
+    /// Does the same; `counted` makes the receiver of the progress from the one that shows it.
+    pub(crate) fn run_counted<T>(
+        &self,
+        source: &SourceName,
+        options: &PullOptions,
+        counted: impl FnOnce(ProgressFn) -> ProgressFn,
+        work: impl FnOnce(&SourceName, Destination<'_>, &PullOptions) -> Result<T, PullError>,
+    ) -> Result<T> {
         let store = self.agent.store().ok_or_else(|| {
             Error::message(
                 Code::NoStore,
@@ -139,7 +150,7 @@ impl Fetching<'_> {
         let path = Path::new(&shown);
         let bar = Bar::of_load(self.doing, path);
         let progress = self.interruption.begin(self.doing, path, bar);
-        let options = options.clone().with_progress(progress);
+        let options = options.clone().with_progress(counted(progress));
         let load = LoadOptions::default();
         let make_room = |bytes| self.agent.make_room(bytes, &load);
         let publisher = self.agent.node_publisher(&load);

@@ -307,11 +307,16 @@ impl DaemonClient {
     }
 
     fn open(&self) -> Result<DaemonConnection, DaemonError> {
-        DaemonConnection::open(&self.socket, self.timeout)
+        self.open_for(self.timeout)
+    }
+
+    /// Opens a connection whose answers may take as long as `timeout`.
+    pub(super) fn open_for(&self, timeout: Duration) -> Result<DaemonConnection, DaemonError> {
+        DaemonConnection::open(&self.socket, timeout)
     }
 }
 
-fn domain(
+pub(super) fn domain(
     connection: &DaemonConnection,
     header: impl AsFd,
 ) -> Result<Option<TrustDomain>, DaemonError> {
@@ -326,7 +331,7 @@ fn domain(
     }
 }
 
-fn unexpected(expected: &'static str, message: &Message) -> DaemonError {
+pub(super) fn unexpected(expected: &'static str, message: &Message) -> DaemonError {
     DaemonError::Unexpected {
         expected,
         kind: message.kind(),

@@ -24,23 +24,30 @@ pub(super) const RECORD_DERIVED: u8 = 16;
 pub(super) const RECORDED: u8 = 17;
 pub(super) const TAKE_TURN: u8 = 18;
 pub(super) const TURN_TAKEN: u8 = 19;
+pub(super) const KEEP_MODEL: u8 = 22;
+pub(super) const REPORT_MODEL: u8 = 23;
+pub(super) const MODEL_NOTED: u8 = 24;
 pub(super) const INGEST: u8 = 64;
 pub(super) const PUBLISH: u8 = 65;
 pub(super) const ASK_DOMAIN: u8 = 66;
 pub(super) const ASSEMBLE: u8 = 67;
+pub(super) const SERVE_MODEL: u8 = 68;
 /// Length of the payload of [`Message::Assemble`](super::Message::Assemble), in bytes.
 pub(super) const ASSEMBLE_BYTES: usize = 41;
+/// Length of the payload of [`Message::ServeModel`](super::Message::ServeModel), in bytes.
+pub(super) const SERVE_MODEL_BYTES: usize = 8;
 /// Length of the payloads of [`Message::Ingest`] and [`Message::AskDomain`], in bytes.
 pub(super) const INGEST_PAYLOAD_BYTES: usize = 1;
 
 /// Returns true for the frames that carry a descriptor: [`Ingest`](super::Message::Ingest),
-/// [`Publish`](super::Message::Publish), [`AskDomain`](super::Message::AskDomain) and
-/// [`Assemble`](super::Message::Assemble). A frame of another length is no such message.
+/// [`Publish`](super::Message::Publish), [`AskDomain`](super::Message::AskDomain),
+/// [`Assemble`](super::Message::Assemble) and [`ServeModel`](super::Message::ServeModel). A frame of another length is no such message.
 pub fn carries_descriptor(header: FrameHeader) -> bool {
     matches!(
         (header.kind, header.len),
         (INGEST | ASK_DOMAIN, INGEST_PAYLOAD_BYTES)
             | (PUBLISH, object::BYTES)
             | (ASSEMBLE, ASSEMBLE_BYTES)
+            | (SERVE_MODEL, SERVE_MODEL_BYTES)
     )
 }

@@ -7,6 +7,7 @@ mod derived;
 mod error_code;
 mod ingest;
 mod kinds;
+mod model;
 mod object;
 mod room;
 #[cfg(test)]
@@ -18,15 +19,16 @@ use crate::{MAX_TEXT_BYTES, Protocol, ProtocolError, Reader, Writer};
 
 use kinds::{
     ASK_DOMAIN, ASK_WARM, ASSEMBLE, DOMAIN, ERROR, HELLO, HELLO_ACK, INGEST, INGEST_DONE,
-    INGEST_PROGRESS, INGEST_REFUSED, INGEST_WAITING, INGESTED, MAKE_ROOM, PUBLISH, PUBLISHED,
-    RECORD_DERIVED, RECORDED, ROOM_MADE, ROOM_REFUSED, TAKE_TURN, TRACE, TRACE_KEPT, TURN_TAKEN,
-    WARM,
+    INGEST_PROGRESS, INGEST_REFUSED, INGEST_WAITING, INGESTED, KEEP_MODEL, MAKE_ROOM, MODEL_NOTED,
+    PUBLISH, PUBLISHED, RECORD_DERIVED, RECORDED, REPORT_MODEL, ROOM_MADE, ROOM_REFUSED,
+    SERVE_MODEL, TAKE_TURN, TRACE, TRACE_KEPT, TURN_TAKEN, WARM,
 };
 
 pub use derived::{BuildRequest, DerivedClaim};
 pub use error_code::ErrorCode;
 pub use ingest::{IngestReason, IngestRefusal};
 pub use kinds::carries_descriptor;
+pub use model::{MAX_MODEL_NAME, ModelReport, ModelStage, is_model_name};
 pub use room::{RoomReason, RoomRefusal};
 
 /// The protocol's preamble.
@@ -145,6 +147,21 @@ pub enum Message {
     },
     /// The daemon took note of the span.
     TraceKept,
+    /// A client keeps a model on the node, in the domain that it asked for before, as long as it is connected.
+    KeepModel {
+        /// The model's name.
+        name: String,
+    },
+    /// State of the model that the client keeps. The answer may wait for a mount.
+    ReportModel(ModelReport),
+    /// The daemon took note of the model, or of its state.
+    ModelNoted,
+    /// The client is to answer for a mount of its model, instead of `ModelNoted`. One descriptor comes with it: the mount's, of
+    /// `/dev/fuse`.
+    ServeModel {
+        /// Number of the mount; not 0.
+        mount: u64,
+    },
     /// A message could not be understood or answered.
     Error {
         /// The reason, for programs.
@@ -183,6 +200,10 @@ impl Message {
             Self::Published { .. } => PUBLISHED,
             Self::Trace { .. } => TRACE,
             Self::TraceKept => TRACE_KEPT,
+            Self::KeepModel { .. } => KEEP_MODEL,
+            Self::ReportModel(_) => REPORT_MODEL,
+            Self::ModelNoted => MODEL_NOTED,
+            Self::ServeModel { .. } => SERVE_MODEL,
         }
     }
 
@@ -201,7 +222,14 @@ impl Message {
             Self::RoomRefused(refusal) => refusal.encode(to),
             Self::Error { code, text } => to.u16(code.0).text(text, MAX_TEXT_BYTES),
             Self::Ingest { kind } => to.u8(ingest::kind_code(*kind)),
-            Self::IngestDone | Self::Recorded | Self::TurnTaken | Self::TraceKept => to,
+            Self::IngestDone
+            | Self::Recorded
+            | Self::TurnTaken
+            | Self::TraceKept
+            | Self::ModelNoted => to,
+            Self::KeepModel { name } => to.text(name, MAX_MODEL_NAME),
+            Self::ReportModel(report) => report.encode(to),
+            Self::ServeModel { mount } => to.u64(*mount),
             Self::IngestWaiting { ahead } => to.u32(*ahead),
             Self::IngestProgress { done, total } => to.u64(*done).u64(*total),
             Self::Ingested {
@@ -324,6 +352,19 @@ impl Message {
                 Ok(Self::Trace { parent })
             }
             TRACE_KEPT => reader("0").end(Self::TraceKept),
+            KEEP_MODEL => {
+                let name = model::decode_name(reader("1 to 253"))?;
+                Ok(Self::KeepModel { name })
+            }
+            REPORT_MODEL => ModelReport::decode(reader("33 to 545")).map(Self::ReportModel),
+            MODEL_NOTED => reader("0").end(Self::ModelNoted),
+            SERVE_MODEL => {
+                let mut from = reader("8");
+                match from.u64()? {
+                    0 => Err(from.value("1 or more", 0)),
+                    mount => from.end(Self::ServeModel { mount }),
+                }
+            }
             PUBLISH => {
                 let mut from = reader("44");
                 let object = object::decode(&mut from)?;

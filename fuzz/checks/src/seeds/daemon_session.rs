@@ -1,8 +1,8 @@
 //! The committed seeds of the target `daemon_session`.
 
 use crate::daemon_session::{
-    ANSWER, ASK_DOMAIN, ASK_WARM, ASSEMBLE, HELLO, INGEST, INGEST_DONE, INGEST_FILE, MAKE_ROOM,
-    MAKE_TOO_MUCH_ROOM, PUBLISH, RECORD, TAKE_TURN,
+    ANSWER, ASK_DOMAIN, ASK_WARM, ASSEMBLE, HELLO, INGEST, INGEST_DONE, INGEST_FILE, KEEP_MODEL,
+    MAKE_ROOM, MAKE_TOO_MUCH_ROOM, PUBLISH, RECORD, REPORT_MODEL, SERVE_MODEL, TAKE_TURN,
 };
 use crate::session::{
     CHANGING_MODEL, CLOSED_PIPE, EVENTS, FILE, FOLDER, ITSELF, LISTENER, LONG_FILE, MODEL, NULL,
@@ -86,6 +86,23 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             "valid-assembly-gone-at-once",
             greeted().say_with(ASSEMBLE, &[SEALED_MODEL], 0).close(3),
         ),
+        (
+            "valid-model-kept",
+            greeted()
+                .say_with(ASK_DOMAIN, &[MODEL], 0)
+                .hear()
+                .say(KEEP_MODEL)
+                .hear()
+                .say(REPORT_MODEL),
+        ),
+        (
+            "valid-model-without-domain",
+            greeted().say(KEEP_MODEL).hear(),
+        ),
+        (
+            "valid-mount-from-a-client",
+            greeted().say_with(SERVE_MODEL, &[MODEL], 0).hear(),
+        ),
         ("valid-memory-not-sealed", publish(&[MODEL])),
         (
             "valid-memory-of-other-bytes",
@@ -127,6 +144,10 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("valid-cut", greeted().say_cut(MAKE_ROOM, 7).close(3)),
         ("valid-warm", greeted().say(ASK_WARM).hear()),
+        (
+            "hostile-report-of-no-model",
+            greeted().say(REPORT_MODEL).hear(),
+        ),
         (
             "hostile-many-descriptors",
             greeted().say_with(INGEST, &[MODEL], 200).hear(),

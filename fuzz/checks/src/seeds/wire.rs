@@ -12,8 +12,8 @@ use tetris_gpu_protocol::{
 };
 use tetris_store_layout::{Digest, ManifestId, ManifestKind, ObjectRef, TensorId, TrustDomain};
 use tetris_wire::daemon::{
-    self, BuildRequest, DerivedClaim, ErrorCode, IngestReason, IngestRefusal, Message, RoomReason,
-    RoomRefusal,
+    self, BuildRequest, DerivedClaim, ErrorCode, IngestReason, IngestRefusal, Message, ModelReport,
+    ModelStage, RoomReason, RoomRefusal,
 };
 
 /// Bytes that select the reading side; see `checks/wire.rs`.
@@ -162,6 +162,19 @@ fn daemon_messages() -> Vec<Vec<u8>> {
             manifest_len: 300,
             sha256: Some([4; 32]),
         },
+        Message::KeepModel {
+            name: "llama-3.1-8b".to_owned(),
+        },
+        Message::ReportModel(ModelReport {
+            stage: ModelStage::Pulling,
+            done: 1,
+            total: 2,
+            bytes_per_second: 3,
+            mount: 4,
+            problem: text(),
+        }),
+        Message::ModelNoted,
+        Message::ServeModel { mount: 5 },
         Message::AskDomain,
         Message::Domain(Some(TrustDomain::User(1000))),
         Message::Domain(None),

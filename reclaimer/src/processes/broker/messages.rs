@@ -20,6 +20,7 @@ use crate::csi::{OwnStore, PerNamespace};
 use crate::engine::commands::Command;
 use crate::keep_warm::WarmSet;
 use crate::metrics::Metrics;
+use crate::models::{KeptModels, ModelQuestion};
 use crate::process::Process;
 use crate::processes::messages::{DECLARATIONS_BYTES, Declarations, RemoveStore, RemovedStore};
 use crate::report::process_report::{ProcessReport, REPORT_BYTES};
@@ -41,6 +42,7 @@ pub(crate) struct MessageState {
     pub(crate) commands: Sender<Command>,
     /// The rule of namespaces' stores, if there is one.
     pub(crate) rule: watch::Receiver<Option<PerNamespace>>,
+    pub(crate) models: KeptModels,
 }
 
 /// Router of the messages.
@@ -49,6 +51,7 @@ pub(crate) fn router(state: MessageState) -> Router {
         .route("/declarations", put(declarations))
         .route("/reports/{process}", put(report))
         .route("/stores/removal", post(remove))
+        .route("/models/state", post(model_state))
         // Each handler has its own limit.
         .layer(DefaultBodyLimit::disable())
         .with_state(state)
@@ -120,6 +123,20 @@ async fn remove(
     match removed.await {
         Ok(removed) => Json(removed).into_response(),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+async fn model_state(State(state): State<MessageState>, request: Request) -> Response {
+    let body = body_of(request, MESSAGE_BYTES).await;
+    let question: ModelQuestion = match body.and_then(|body| read(&body)) {
+        Ok(question) => question,
+        Err(refusal) => return *refusal,
+    };
+    match question.key() {
+        Some(key) => Json(state.models.state(&key)).into_response(),
+        None => refused(format!(
+            "expected a model in a trust domain of pods, found {question:?}"
+        )),
     }
 }
 

@@ -1,5 +1,7 @@
-//! The broker as the keeper of the stores of namespaces.
+//! The broker as the keeper of the stores of namespaces, and of models.
 
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +11,9 @@ use tokio::time::{Instant, sleep};
 
 use super::sockets;
 use crate::csi::{Keeper, Removal};
+use crate::models::{ModelQuestion, ModelState, MountAnswer, MountOrder, order_mount};
 use crate::mount::StoreDirectory;
+use crate::process::{Process, ProcessesConfig};
 use crate::processes::messages::{RemoveStore, RemovedStore};
 use crate::store::StoreConfig;
 
@@ -17,18 +21,30 @@ use crate::store::StoreConfig;
 /// case.
 const SOCKET_WAIT: Duration = Duration::from_secs(1);
 const SOCKET_PAUSE: Duration = Duration::from_millis(5);
+/// Longest wait for an answer about a model, which the broker has.
+const ANSWER: Duration = Duration::from_secs(5);
 /// Longest wait for a store's removal. A pass may be under way, and no client waits for the
 /// removal.
 const REMOVAL_WAIT: Duration = Duration::from_mins(2);
 
 /// The broker, which finds new stores by itself.
 #[derive(Debug)]
-pub(super) struct BrokerKeeper(UnixClient);
+pub(super) struct BrokerKeeper {
+    removals: UnixClient,
+    questions: UnixClient,
+    /// The socket for mounts of models.
+    mounts: PathBuf,
+}
 
 impl BrokerKeeper {
-    /// The broker at `socket`.
-    pub(super) fn new(socket: PathBuf) -> Self {
-        Self(UnixClient::new(socket, REMOVAL_WAIT))
+    /// The broker of these processes.
+    pub(super) fn new(processes: &ProcessesConfig) -> Self {
+        let socket = processes.socket_of(Process::Broker);
+        Self {
+            removals: UnixClient::new(socket.clone(), REMOVAL_WAIT),
+            questions: UnixClient::new(socket, ANSWER),
+            mounts: processes.models_socket(),
+        }
     }
 }
 
@@ -55,12 +71,24 @@ impl Keeper for BrokerKeeper {
         let order = RemoveStore {
             directory: name.to_string_lossy().into_owned(),
         };
-        let removed = self.0.call(Method::POST, "/stores/removal", &order).await;
+        let removed = self
+            .removals
+            .call(Method::POST, "/stores/removal", &order)
+            .await;
         match removed {
             Ok(RemovedStore::Removed) => Removal::Removed,
             Ok(RemovedStore::InUse) => Removal::InUse,
             Ok(RemovedStore::Failed { reason }) => Removal::Failed(reason),
             Err(error) => Removal::Failed(format!("the broker cannot be asked: {error}")),
         }
+    }
+
+    async fn model(&self, question: &ModelQuestion) -> Result<ModelState, String> {
+        let state = self.questions.call(Method::POST, "/models/state", question);
+        state.await.map_err(|error| error.to_string())
+    }
+
+    fn mount_model(&self, order: &MountOrder, device: BorrowedFd<'_>) -> io::Result<MountAnswer> {
+        order_mount(&self.mounts, order, device)
     }
 }

@@ -24,7 +24,7 @@ const NOT_REGISTERED: &str = "the kubelet has not registered the CSI driver";
 
 impl WantedVolumes {
     fn stores(&self) -> Stores {
-        let keeper = BrokerKeeper::new(self.processes.socket_of(Process::Broker));
+        let keeper = BrokerKeeper::new(&self.processes);
         Stores::new(self.stores.clone(), self.ground.clone(), keeper)
     }
 

@@ -1,5 +1,7 @@
 //! A kubelet's directory, a tmpfs with stores, and the driver between them.
 
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -12,13 +14,14 @@ use tetris_node::csi::wire::*;
 use tetris_node::csi::{CsiConfig, CsiError, Keeper, PerNamespace, Removal, Stores, serve_csi};
 use tetris_node::engine::{Leave, Reclaimer};
 use tetris_node::kubernetes::{KnownNamespaces, watch_namespaces};
+use tetris_node::models::{KeptModels, ModelQuestion, ModelState, MountAnswer, MountOrder};
 use tetris_node::mount::{StoreDirectory, StoreGround};
 use tetris_node::report::VolumeStatus;
 use tetris_node::store::StoreConfig;
 use tetris_node::store::remove_directory;
 use tetris_store_layout::{CreateOptions, Store};
 use tokio::net::UnixStream;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -104,6 +107,8 @@ impl Host {
 struct Daemon {
     told: Arc<Mutex<Vec<StoreConfig>>>,
     reclaimer: Mutex<Reclaimer>,
+    models: KeptModels,
+    runtime: Handle,
 }
 
 #[tonic::async_trait]
@@ -124,6 +129,24 @@ impl Keeper for Daemon {
                 Removal::Removed
             }
         }
+    }
+
+    async fn model(&self, question: &ModelQuestion) -> Result<ModelState, String> {
+        Ok(self.models.state(&question.key().unwrap()))
+    }
+
+    fn mount_model(&self, order: &MountOrder, device: BorrowedFd<'_>) -> io::Result<MountAnswer> {
+        let device = device.try_clone_to_owned()?;
+        let key = order.model.key().unwrap();
+        let mounted = self
+            .runtime
+            .block_on(self.models.mount(&key, order.mount, device));
+        Ok(match mounted {
+            Ok(()) => MountAnswer::Taken,
+            Err(refused) => MountAnswer::Refused {
+                reason: refused.to_string(),
+            },
+        })
     }
 }
 
@@ -150,6 +173,8 @@ pub struct Driver {
     config: CsiConfig,
     /// Stores of made namespaces.
     pub told: Arc<Mutex<Vec<StoreConfig>>>,
+    /// Models that pods keep.
+    pub models: KeptModels,
     pub is_registered: watch::Receiver<bool>,
     /// The volumes that pods have, as the driver counts them.
     pub volumes: watch::Receiver<Option<VolumeStatus>>,
@@ -164,9 +189,13 @@ impl Driver {
     /// The same in the cluster of this API server.
     pub fn start_with(config: &CsiConfig, stores: Vec<StoreConfig>, api: &Api) -> Self {
         let told = Arc::new(Mutex::new(Vec::new()));
+        let runtime = Runtime::new().unwrap();
+        let models = KeptModels::default();
         let daemon = Daemon {
             told: Arc::clone(&told),
             reclaimer: Mutex::new(reclaimer()),
+            models: models.clone(),
+            runtime: runtime.handle().clone(),
         };
         let rule = config.per_namespace.as_ref();
         let ground = StoreGround {
@@ -175,7 +204,6 @@ impl Driver {
                 .map_or(0, |dir| dir.uid()),
         };
         let stores = Stores::new(stores, ground, daemon);
-        let runtime = Runtime::new().unwrap();
         let entered = runtime.enter();
         let (sender, living) = watch::channel(None);
         // Without a network.
@@ -211,6 +239,7 @@ impl Driver {
             served,
             config: config.clone(),
             told,
+            models,
             is_registered,
             volumes,
         }
@@ -250,6 +279,11 @@ impl Driver {
         };
         self.csi::<_, NodeUnpublishVolumeResponse>("/csi.v1.Node/NodeUnpublishVolume", request)
             .map(drop)
+    }
+
+    /// The runtime that it is served on.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
     }
 
     /// Many at once.

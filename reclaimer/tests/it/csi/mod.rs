@@ -8,6 +8,7 @@ mod gone;
 mod idmap;
 mod kubelet;
 mod links;
+mod models;
 mod propagation;
 mod python;
 mod registration;

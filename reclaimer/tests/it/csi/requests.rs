@@ -57,7 +57,7 @@ fn what_the_kubelet_sends_for_an_inline_volume_is_accepted() {
 }
 
 #[test]
-fn a_volume_has_a_store_or_the_python_package() {
+fn a_volume_has_a_store_the_python_package_or_a_model() {
     let content = |value: Option<&str>| {
         let wish = check(|request| {
             if let Some(value) = value {
@@ -69,8 +69,44 @@ fn a_volume_has_a_store_or_the_python_package() {
     assert_eq!(content(None), VolumeContent::Store);
     assert_eq!(content(Some("store")), VolumeContent::Store);
     assert_eq!(content(Some("python")), VolumeContent::Python);
-    for unknown in ["Python", "", "model"] {
-        let expected = format!("`content`: expected `store` or `python`, found {unknown:?}");
+    let model = |content: Option<&str>, name: Option<&str>| {
+        check(|request| {
+            for (key, value) in [("content", content), ("model", name)] {
+                if let Some(value) = value {
+                    with(request, key, value);
+                }
+            }
+        })
+    };
+    let named = VolumeContent::Model("llama-3.1".to_owned());
+    assert_eq!(
+        model(Some("model"), Some("llama-3.1")).unwrap().content,
+        named
+    );
+    for (content, name, expected) in [
+        (Some("model"), None, "`volume_context.model` is missing"),
+        (
+            Some("model"),
+            Some("../x"),
+            "`model`: expected the name of a Model, found \"../x\"",
+        ),
+        (
+            None,
+            Some("llama"),
+            "`model`: expected none without `content: model`",
+        ),
+        (
+            Some("python"),
+            Some("llama"),
+            "`model`: expected none without",
+        ),
+    ] {
+        let error = model(content, name).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    for unknown in ["Python", "", "Model"] {
+        let expected =
+            format!("`content`: expected `store`, `python` or `model`, found {unknown:?}");
         refused(&expected, |request| with(request, "content", unknown));
     }
     refused(
@@ -146,7 +182,7 @@ fn what_cannot_be_done_is_refused_with_what_to_do() {
         |request| request.readonly = false,
     );
     refused(
-        "unknown volume attributes `Store`, `size`; this driver knows `store` and `content`",
+        "unknown volume attributes `Store`, `size`; this driver knows `store`, `content` and `model`",
         |request| {
             with(request, "size", "1Gi");
             with(request, "Store", "a");

@@ -5,7 +5,7 @@ mod charged;
 mod configuration;
 mod derived;
 pub mod ground;
-mod harness;
+pub mod harness;
 mod headers;
 mod hostile;
 mod layout;

@@ -37,7 +37,10 @@ const AS_CONFIGURED: &str = "9 1 0:39 / /run/tetris rw,nosuid,nodev,noexec share
 
 fn mounted(line: &str, room: TmpfsSize) -> ObservedPath {
     let entry = entry(line);
-    ObservedPath::Mounted { entry, room }
+    ObservedPath::Mounted {
+        entry: Box::new(entry),
+        room,
+    }
 }
 
 fn action(found: &ObservedPath, config: &MountConfig) -> Result<Action, Refusal> {

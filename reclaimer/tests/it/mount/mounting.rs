@@ -46,7 +46,7 @@ fn entry_and_room(
     tetris_node::mount::TmpfsSize,
 ) {
     match observe(path).unwrap() {
-        ObservedPath::Mounted { entry, room } => (entry, room),
+        ObservedPath::Mounted { entry, room } => (*entry, room),
         found => panic!("{found:?}"),
     }
 }

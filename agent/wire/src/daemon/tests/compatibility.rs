@@ -137,6 +137,36 @@ fn messages() -> Vec<(&'static str, Message)> {
             },
         ),
         ("trace-kept", Message::TraceKept),
+        (
+            "keep-model",
+            Message::KeepModel {
+                name: "llama-3.1-8b".to_owned(),
+            },
+        ),
+        (
+            "report-model",
+            Message::ReportModel(ModelReport {
+                stage: ModelStage::Pulling,
+                done: 20,
+                total: 21,
+                bytes_per_second: 22,
+                mount: 0,
+                problem: String::new(),
+            }),
+        ),
+        (
+            "report-failure",
+            Message::ReportModel(ModelReport {
+                stage: ModelStage::Failed,
+                done: 20,
+                total: 21,
+                bytes_per_second: 0,
+                mount: 23,
+                problem: "no answer".to_owned(),
+            }),
+        ),
+        ("model-noted", Message::ModelNoted),
+        ("serve-model", Message::ServeModel { mount: 24 }),
         ("ask-warm", Message::AskWarm { manifest }),
         ("warm", Message::Warm { warm: true }),
         (
@@ -176,6 +206,6 @@ fn messages_are_of_every_kind() {
         .iter()
         .map(|(_, message)| message.kind())
         .collect();
-    let kinds: BTreeSet<u8> = (HELLO..=TRACE_KEPT).chain(INGEST..=ASSEMBLE).collect();
+    let kinds: BTreeSet<u8> = (HELLO..=MODEL_NOTED).chain(INGEST..=SERVE_MODEL).collect();
     assert_eq!(named, kinds);
 }

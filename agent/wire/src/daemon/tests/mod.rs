@@ -102,6 +102,28 @@ fn message() -> impl Strategy<Value = Message> {
                 sha256,
             }
         }),
+        "[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?".prop_map(|name| Message::KeepModel { name }),
+        Just(Message::ModelNoted),
+        (1..=u64::MAX).prop_map(|mount| Message::ServeModel { mount }),
+        (
+            prop_oneof![
+                Just(ModelStage::Pulling),
+                Just(ModelStage::Present),
+                Just(ModelStage::Failed)
+            ],
+            any::<[u64; 4]>(),
+            text()
+        )
+            .prop_map(|(stage, [done, total, bytes_per_second, mount], problem)| {
+                Message::ReportModel(ModelReport {
+                    stage,
+                    done,
+                    total,
+                    bytes_per_second,
+                    mount,
+                    problem,
+                })
+            }),
         (object(), any::<u64>())
             .prop_map(|(object, bytes_read)| Message::Published { object, bytes_read }),
         (any::<u16>(), text()).prop_map(|(code, text)| Message::Error {

@@ -1,0 +1,395 @@
+//! `tetris keep`: a model on this node for the pods that mount it.
+
+use std::net::{IpAddr, Ipv6Addr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+use tetris_agent::daemon::{DaemonClient, DaemonError, ModelKeeper, PassedMount};
+use tetris_agent::store_location::StoreLocation;
+use tetris_agent::{Agent, LoadOptions, ProgressFn};
+use tetris_delivery::{PullOptions, PullReport, SourceName};
+use tetris_folder::{ModelFolder, ShownFolder};
+use tetris_store_layout::{Store, TrustDomain};
+use tetris_units::size::Bytes;
+use tetris_wire::daemon::{ModelReport, ModelStage, is_model_name};
+
+use super::error::{Error, Result};
+use super::exit::Code;
+use super::interruption::{Interruption, end_by, end_well};
+use super::loading::lossy;
+use super::mount::open_object;
+use super::output::{self, Output};
+use super::pull::{FetchArgs, Fetching};
+use super::size::counted;
+
+/// Attempts to open what was pulled: a full store may free a part of it before it is held.
+const ATTEMPTS: u32 = 3;
+/// Pauses between attempts to reach the daemon.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Mounts answered for at once. Pods of a node share one; a new one comes when that has ended.
+const MAX_MOUNTS: usize = 8;
+/// Time between two looks at mounts, after a signal.
+const LOOK: Duration = Duration::from_millis(100);
+/// Shortest time over which a rate is measured.
+const RATE: Duration = Duration::from_secs(1);
+/// Longest wait for the daemon to hear of a failure.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// Arguments of `keep`.
+#[derive(Debug, Args)]
+pub(crate) struct KeepArgs {
+    /// Source of the model, as of `tetris pull`
+    source: String,
+    /// Name by which pods mount it
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    name: String,
+    /// Port that accepts connections once the model is there, for a readiness probe
+    #[arg(long, value_name = "PORT")]
+    ready_port: Option<u16>,
+    #[command(flatten)]
+    fetch: FetchArgs,
+}
+
+fn parse_name(text: &str) -> Result<String, String> {
+    if is_model_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected lowercase letters, digits, hyphens and dots, at most 253".to_owned())
+    }
+}
+
+/// Runs `keep`.
+pub(crate) fn run(args: &KeepArgs, location: &StoreLocation, out: &mut Output) -> Result {
+    let source: SourceName = args.source.parse()?;
+    let options = args.fetch.options()?;
+    let agent = Agent::open_at(location)?;
+    if agent.store().is_none() {
+        let message = "there is no store; make one with `tetris init`, or give the pod its volume";
+        return Err(Error::message(Code::NoStore, message));
+    }
+    let interruption = Interruption::watch(&agent)?;
+    let state = Arc::new(KeeperState::default());
+    let reporter = Reporter {
+        agent: agent.clone(),
+        name: args.name.clone(),
+        state: Arc::clone(&state),
+    };
+    let reporting = std::thread::Builder::new()
+        .name("reports".to_owned())
+        .spawn(move || reporter.run())
+        .map_err(|error| Error::new(Code::Failed, error))?;
+    let brought = bring(&agent, &interruption, &source, &options, &state);
+    let (report, folder) = match brought {
+        Ok(brought) => brought,
+        Err(error) => {
+            state.fail(&error);
+            // Pods that wait are told the reason, if the daemon is there to hear it.
+            let until = Instant::now() + LAST_WORDS;
+            while !reporting.is_finished() && Instant::now() < until {
+                std::thread::sleep(LOOK);
+            }
+            return Err(error);
+        }
+    };
+    let (files, bytes) = (folder.file_count(), folder.bytes());
+    let folder = Arc::new(ShownFolder::new(folder)?);
+    interruption.set_holding();
+    state.set_present(bytes, folder);
+    if let Some(port) = args.ready_port {
+        accept_probes(port)?;
+    }
+    if out.is_json() {
+        out.json(&json!({
+            "store": lossy(&location.dir),
+            "source": source.to_string(),
+            "name": args.name,
+            "revision": report.revision,
+            "files": files,
+            "bytes": bytes,
+            "bytes_fetched": report.fetched,
+        }))?;
+        out.flush()?;
+    } else {
+        output::note(format_args!(
+            "`{source}` is kept as `{}`: {}, {}, of which {} were fetched; end it with Ctrl-C",
+            args.name,
+            counted(files as u64, "file"),
+            Bytes(bytes),
+            Bytes(report.fetched)
+        ));
+    }
+    end_with_mounts(&interruption, &state)
+}
+
+/// Waits for a signal, and then for the end of the mounts, or another signal.
+fn end_with_mounts(interruption: &Interruption, state: &KeeperState) -> Result {
+    interruption.hold();
+    if state.mounts() > 0 {
+        output::note(
+            "pods have the model mounted; the command ends when none has, or with another signal",
+        );
+    }
+    while state.mounts() > 0 {
+        if let Some(signal) = interruption.hold_for(LOOK) {
+            end_by(signal);
+        }
+    }
+    end_well()
+}
+
+/// Pulls the model, and maps all of it.
+fn bring(
+    agent: &Agent,
+    interruption: &Interruption,
+    source: &SourceName,
+    options: &PullOptions,
+    state: &Arc<KeeperState>,
+) -> Result<(PullReport, ModelFolder)> {
+    let fetching = Fetching {
+        agent,
+        interruption,
+        doing: "pulling",
+    };
+    let counted = |shown: ProgressFn| {
+        let state = Arc::clone(state);
+        ProgressFn::new(move |now| {
+            state.progress(now.done, now.total);
+            shown.report(now);
+        })
+    };
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let report = fetching.run_counted(source, options, counted, tetris_delivery::pull)?;
+        match open(agent, source) {
+            Ok(folder) => return Ok((report, folder)),
+            Err(error) if attempt < ATTEMPTS => {
+                tracing::warn!(%error, "the model is not whole in the store; pulling it again");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn open(agent: &Agent, source: &SourceName) -> Result<ModelFolder> {
+    let store = store_of(agent)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let publisher = agent.node_publisher(&LoadOptions::default());
+    let domains =
+        publisher.map_or_else(|| vec![TrustDomain::Owner], |publisher| publisher.domains());
+    Ok(ModelFolder::open(
+        &source.stored_name(),
+        &domains,
+        store,
+        threads,
+    )?)
+}
+
+fn store_of(agent: &Agent) -> Result<&Store> {
+    agent
+        .store()
+        .ok_or_else(|| Error::message(Code::NoStore, "the store is gone"))
+}
+
+/// Accepts connections, and closes them: that they can be had is all that a probe asks.
+fn accept_probes(port: u16) -> Result {
+    let failed = |error| Error::new(Code::Failed, error);
+    let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let listener = TcpListener::bind((any, port))
+        // Where there is no IPv6.
+        .or_else(|_| TcpListener::bind(("0.0.0.0", port)))
+        .map_err(failed)?;
+    let accept = move || {
+        for connection in listener.incoming() {
+            if let Err(error) = connection {
+                tracing::debug!(%error, "a probe was not accepted");
+                std::thread::sleep(FIRST_PAUSE);
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("probes".to_owned());
+    thread.spawn(accept).map_err(failed)?;
+    Ok(())
+}
+
+/// How far the model is, for the daemon.
+#[derive(Debug, Default)]
+struct KeeperState(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    done: u64,
+    total: u64,
+    /// The model, once it is there.
+    folder: Option<Arc<ShownFolder>>,
+    problem: Option<String>,
+    /// Mounts that are answered for, the last one last.
+    mounts: Vec<u64>,
+    /// The last rate, and when and after how many bytes it was measured.
+    bytes_per_second: u64,
+    measured: Option<(Instant, u64)>,
+}
+
+impl KeeperState {
+    fn locked(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn progress(&self, done: u64, total: u64) {
+        let mut kept = self.locked();
+        (kept.done, kept.total) = (done, total);
+    }
+
+    fn set_present(&self, bytes: u64, folder: Arc<ShownFolder>) {
+        let mut kept = self.locked();
+        (kept.done, kept.total) = (bytes, bytes);
+        kept.folder = Some(folder);
+    }
+
+    fn fail(&self, error: &Error) {
+        self.locked().problem = Some(error.to_string());
+    }
+
+    fn mounts(&self) -> usize {
+        self.locked().mounts.len()
+    }
+
+    /// The report of this moment.
+    fn report(&self) -> ModelReport {
+        let mut kept = self.locked();
+        kept.measure();
+        let stage = match (&kept.problem, &kept.folder) {
+            (Some(_), _) => ModelStage::Failed,
+            (None, Some(_)) => ModelStage::Present,
+            (None, None) => ModelStage::Pulling,
+        };
+        ModelReport {
+            stage,
+            done: kept.done,
+            total: kept.total,
+            bytes_per_second: match stage {
+                ModelStage::Pulling => kept.bytes_per_second,
+                ModelStage::Present | ModelStage::Failed => 0,
+            },
+            mount: kept.mounts.last().copied().unwrap_or_default(),
+            problem: kept.problem.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl Kept {
+    fn measure(&mut self) {
+        let Some((at, done)) = self.measured else {
+            self.measured = Some((Instant::now(), self.done));
+            return;
+        };
+        let time = at.elapsed();
+        if time >= RATE {
+            let bytes = self.done.saturating_sub(done) as f64;
+            self.bytes_per_second = (bytes / time.as_secs_f64()) as u64;
+            self.measured = Some((Instant::now(), self.done));
+        }
+    }
+}
+
+/// Reports to the daemon, and takes mounts from it. It ends once the daemon has heard of a failure.
+struct Reporter {
+    agent: Agent,
+    name: String,
+    state: Arc<KeeperState>,
+}
+
+impl Reporter {
+    fn run(&self) {
+        let mut pause = FIRST_PAUSE;
+        let mut warned = false;
+        loop {
+            let ended = match self.connect() {
+                Ok(mut keeper) => {
+                    (pause, warned) = (FIRST_PAUSE, false);
+                    self.follow(&mut keeper)
+                }
+                Err(error) => Err(error),
+            };
+            let Err(error) = ended else { return };
+            if !std::mem::replace(&mut warned, true) {
+                tracing::warn!(%error, "the node's daemon does not know of this model; trying again");
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn connect(&self) -> Result<ModelKeeper, DaemonError> {
+        let store = self.agent.store().ok_or_else(|| DaemonError::Absent {
+            socket: "daemon".into(),
+        })?;
+        let client = DaemonClient::of_store(store, LAST_WORDS);
+        client.keep_model(store.header_descriptor(), &self.name)
+    }
+
+    fn follow(&self, keeper: &mut ModelKeeper) -> Result<(), DaemonError> {
+        loop {
+            let report = self.state.report();
+            let is_last = report.stage == ModelStage::Failed;
+            if let Some(passed) = keeper.report(report)? {
+                self.serve(passed);
+            } else if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Answers for a mount, in its thread.
+    fn serve(&self, passed: PassedMount) {
+        let PassedMount { mount, device } = passed;
+        let mut kept = self.state.locked();
+        let folder = kept.folder.clone();
+        let Some(folder) = folder.filter(|_| kept.mounts.len() < MAX_MOUNTS) else {
+            tracing::warn!(mount, mounts = kept.mounts.len(), "a mount is not taken");
+            return;
+        };
+        kept.mounts.push(mount);
+        drop(kept);
+        let (state, agent) = (Arc::clone(&self.state), self.agent.clone());
+        let serve = move || {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            let opener = Box::new(move |object: &_| open_object(&agent, object));
+            if let Err(error) = folder.serve(device, threads, opener) {
+                tracing::warn!(mount, %error, "a mount has ended");
+            }
+            state.locked().mounts.retain(|served| *served != mount);
+        };
+        let thread = std::thread::Builder::new().name("mount".to_owned());
+        if let Err(error) = thread.spawn(serve) {
+            tracing::warn!(mount, %error, "a mount is not taken");
+            self.state.locked().mounts.retain(|served| *served != mount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_before_anything_is_fetched() {
+        assert_eq!(parse_name("llama-3.1"), Ok("llama-3.1".to_owned()));
+        assert!(parse_name("Llama").is_err());
+    }
+
+    #[test]
+    fn a_failure_is_told_with_what_was_fetched() {
+        let state = KeeperState::default();
+        state.progress(5, 10);
+        assert_eq!(state.report().stage, ModelStage::Pulling);
+        state.fail(&Error::message(Code::Failed, "no answer"));
+        let report = state.report();
+        assert_eq!(report.stage, ModelStage::Failed);
+        assert_eq!((report.done, report.total), (5, 10));
+        assert_eq!(report.problem, "no answer");
+    }
+}

@@ -1,0 +1,310 @@
+//! Models that pods keep on this node, and mounts of them for other pods.
+//!
+//! # Flow
+//! A pod that keeps a model, its keeper, stays connected to the daemon and reports how far it is. A pod
+//! that mounts the model waits for it: `volumes` asks the broker ([`KeptModels::state`]), makes a mount, and has
+//! the broker pass its descriptor to the keeper ([`KeptModels::mount`]), which answers for the files from then on.
+//!
+//! # Guarantees
+//! - A model belongs to the trust domain of its keeper in one store: pods of other domains neither see
+//!   nor mount it.
+//! - What is kept here is as much as there are connections, and the latest failures of a store.
+
+mod mounts;
+mod question;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tetris_store_layout::TrustDomain;
+use tetris_wire::daemon::{ModelReport, ModelStage};
+use tokio::sync::{Notify, oneshot};
+
+pub use mounts::{MODELS_SOCKET, MountAnswer, MountOrder, order_mount, serve_mounts};
+pub use question::{ModelQuestion, ModelState};
+
+/// Longest wait of a keeper's report for a mount: while it fetches, news is due.
+const PULLING_WAIT: Duration = Duration::from_secs(1);
+const PRESENT_WAIT: Duration = Duration::from_secs(20);
+/// Most failures kept for a store, whose keepers are gone.
+const FAILURES: usize = 64;
+/// Age of a failure that is forgotten: the kubelet starts the keeper again after 5 minutes at most.
+const FAILURE_AGE: Duration = Duration::from_mins(15);
+/// Mounts that wait for a keeper to take them.
+const ORDERS: usize = 16;
+/// Longest wait for a keeper to take a mount.
+const TAKE: Duration = Duration::from_secs(5);
+
+/// A model, as pods name it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ModelKey {
+    /// Name of the store.
+    pub store: String,
+    /// The domain of its keeper.
+    pub domain: TrustDomain,
+    /// Its name.
+    pub name: String,
+}
+
+/// All models that are kept.
+#[derive(Clone, Default)]
+pub struct KeptModels(Arc<Mutex<Registry>>);
+
+#[derive(Default)]
+struct Registry {
+    keepers: BTreeMap<u64, Keeper>,
+    next: u64,
+    failures: VecDeque<(ModelKey, String, Instant)>,
+}
+
+struct Keeper {
+    key: ModelKey,
+    report: Option<ModelReport>,
+    orders: VecDeque<PassedMount>,
+    news: Arc<Notify>,
+}
+
+/// A mount for a keeper to answer for.
+#[derive(Debug)]
+pub struct PassedMount {
+    /// Its number.
+    pub mount: u64,
+    /// Its descriptor, of `/dev/fuse`.
+    pub device: OwnedFd,
+    taken: oneshot::Sender<()>,
+}
+
+impl PassedMount {
+    /// Tells the one who ordered the mount that the keeper has it.
+    pub fn taken(self) {
+        // It may wait no longer.
+        let _gone = self.taken.send(());
+    }
+}
+
+/// The reason no keeper took a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotMounted {
+    /// None has the model.
+    #[error("no pod of this node has the model any more")]
+    NoKeeper,
+    /// The keeper has many mounts to take.
+    #[error("the pod that keeps the model is busy")]
+    Busy,
+    /// It did not take this one in time.
+    #[error("the pod that keeps the model does not answer")]
+    NoAnswer,
+}
+
+impl fmt::Debug for KeptModels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keepers = self.locked().keepers.len();
+        f.debug_struct("KeptModels")
+            .field("keepers", &keepers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KeptModels {
+    /// Adds a keeper of `key`, until its handle is dropped.
+    pub fn keep(&self, key: ModelKey) -> KeeperHandle {
+        let mut registry = self.locked();
+        let number = registry.next;
+        registry.next += 1;
+        let news = Arc::new(Notify::new());
+        let keeper = Keeper {
+            key,
+            report: None,
+            orders: VecDeque::new(),
+            news: Arc::clone(&news),
+        };
+        registry.keepers.insert(number, keeper);
+        KeeperHandle {
+            models: self.clone(),
+            number,
+            news,
+        }
+    }
+
+    /// The state of a model: that of the keeper which is furthest, of several the last that came.
+    pub fn state(&self, key: &ModelKey) -> ModelState {
+        let registry = self.locked();
+        if let Some(report) = registry
+            .best(key)
+            .and_then(|(_, keeper)| keeper.report.clone())
+        {
+            return ModelState::from(&report);
+        }
+        let failures = registry.failures.iter().rev();
+        let mut failures = failures.filter(|(_, _, at)| at.elapsed() < FAILURE_AGE);
+        match failures.find(|(failed, ..)| failed == key) {
+            Some((_, problem, _)) => ModelState::Failed {
+                problem: problem.clone(),
+            },
+            None => ModelState::Absent,
+        }
+    }
+
+    /// Has a keeper of the model answer for a mount. Returns when it has taken the descriptor.
+    ///
+    /// # Errors
+    /// When no keeper has the model, or takes the mount in time.
+    pub async fn mount(
+        &self,
+        key: &ModelKey,
+        mount: u64,
+        device: OwnedFd,
+    ) -> Result<(), NotMounted> {
+        let (taken, is_taken) = oneshot::channel();
+        let order = PassedMount {
+            mount,
+            device,
+            taken,
+        };
+        self.order(key, order)?;
+        match tokio::time::timeout(TAKE, is_taken).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(NotMounted::NoKeeper),
+            Err(_) => {
+                self.withdraw(mount);
+                Err(NotMounted::NoAnswer)
+            }
+        }
+    }
+
+    fn order(&self, key: &ModelKey, order: PassedMount) -> Result<(), NotMounted> {
+        let mut registry = self.locked();
+        let best = registry.best(key).map(|(number, _)| number);
+        let keeper = best.and_then(|number| registry.keepers.get_mut(&number));
+        let keeper = keeper
+            .filter(|keeper| keeper.stage() == Some(ModelStage::Present))
+            .ok_or(NotMounted::NoKeeper)?;
+        if keeper.orders.len() >= ORDERS {
+            return Err(NotMounted::Busy);
+        }
+        keeper.orders.push_back(order);
+        keeper.news.notify_one();
+        Ok(())
+    }
+
+    /// Takes back a mount that no keeper took.
+    fn withdraw(&self, mount: u64) {
+        let mut withdrawn = Vec::new();
+        for keeper in self.locked().keepers.values_mut() {
+            let (of_mount, others) = keeper
+                .orders
+                .drain(..)
+                .partition::<Vec<_>, _>(|order| order.mount == mount);
+            keeper.orders.extend(others);
+            withdrawn.extend(of_mount);
+        }
+        // Closed without the lock: the last close of a mount's descriptor ends the mount.
+        drop(withdrawn);
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Registry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Keeper {
+    fn stage(&self) -> Option<ModelStage> {
+        self.report.as_ref().map(|report| report.stage)
+    }
+}
+
+impl Registry {
+    /// The keeper of a model that is furthest; of several the last that came.
+    fn best(&self, key: &ModelKey) -> Option<(u64, &Keeper)> {
+        let rank = |keeper: &Keeper| match keeper.stage() {
+            None => 0,
+            Some(ModelStage::Failed) => 1,
+            Some(ModelStage::Pulling) => 2,
+            Some(ModelStage::Present) => 3,
+        };
+        let keepers = self.keepers.iter().filter(|(_, keeper)| keeper.key == *key);
+        keepers
+            .max_by_key(|(number, keeper)| (rank(keeper), **number))
+            .map(|(number, keeper)| (*number, keeper))
+    }
+
+    fn note_failure(&mut self, key: ModelKey, problem: String) {
+        self.failures.retain(|(failed, ..)| *failed != key);
+        let of_store = |(failed, ..): &(ModelKey, String, Instant)| failed.store == key.store;
+        if self
+            .failures
+            .iter()
+            .filter(|failure| of_store(failure))
+            .count()
+            >= FAILURES
+            && let Some(oldest) = self.failures.iter().position(of_store)
+        {
+            self.failures.remove(oldest);
+        }
+        self.failures.push_back((key, problem, Instant::now()));
+    }
+}
+
+/// A connected keeper.
+pub struct KeeperHandle {
+    models: KeptModels,
+    number: u64,
+    news: Arc<Notify>,
+}
+
+impl KeeperHandle {
+    /// Takes note of a report, and waits for a mount: for a second while the model is not there.
+    pub async fn report(&self, report: ModelReport) -> Option<PassedMount> {
+        let wait = match report.stage {
+            ModelStage::Present => PRESENT_WAIT,
+            ModelStage::Pulling | ModelStage::Failed => PULLING_WAIT,
+        };
+        if let Some(keeper) = self.models.locked().keepers.get_mut(&self.number) {
+            keeper.report = Some(report);
+        }
+        let next = async {
+            loop {
+                if let Some(order) = self.take() {
+                    return order;
+                }
+                self.news.notified().await;
+            }
+        };
+        tokio::time::timeout(wait, next).await.ok()
+    }
+
+    fn take(&self) -> Option<PassedMount> {
+        let mut registry = self.models.locked();
+        let keeper = registry.keepers.get_mut(&self.number)?;
+        let order = keeper.orders.pop_front()?;
+        // Others are given this mount from now on, before the keeper reports it.
+        if let Some(report) = &mut keeper.report {
+            report.mount = order.mount;
+        }
+        Some(order)
+    }
+}
+
+impl Drop for KeeperHandle {
+    fn drop(&mut self) {
+        let mut registry = self.models.locked();
+        let gone = registry.keepers.remove(&self.number);
+        if let Some(keeper) = &gone
+            && let Some(report) = &keeper.report
+        {
+            let key = keeper.key.clone();
+            match report.stage {
+                ModelStage::Failed => registry.note_failure(key, report.problem.clone()),
+                _ => registry.failures.retain(|(failed, ..)| *failed != key),
+            }
+        }
+        drop(registry);
+        // Its descriptors are closed without the lock.
+        drop(gone);
+    }
+}
