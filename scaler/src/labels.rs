@@ -14,6 +14,14 @@ pub const PREFERRED_NODES: &str = "tetris.dev/preferred-nodes";
 pub const PLANNED_NODES: &str = "tetris.dev/planned-nodes";
 /// On pods of Deployments: hash of their template, by which old and new ones differ.
 pub const POD_TEMPLATE: &str = "pod-template-hash";
+/// On DaemonSets and pods: name of the model that they keep.
+pub const MODEL: &str = "tetris.dev/model";
+/// On DaemonSets and pods of models: hash of the source and all else that does not change.
+pub const MODEL_CONTENT: &str = "tetris.dev/model-content";
+/// On DaemonSets of models: names of the nodes that they are narrowed to.
+pub const MODEL_NODES: &str = "tetris.dev/model-nodes";
+/// On DaemonSets of models: hash of all that the operator wrote.
+pub const WRITTEN: &str = "tetris.dev/written";
 /// Scheduling gate of pods that wait for their node.
 pub const GATE: &str = "tetris.dev/placement";
 /// On pods: marks an instance with replacements under way.

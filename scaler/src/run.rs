@@ -220,6 +220,7 @@ fn options(args: &Run) -> Options {
     Options {
         interval: Duration::from_secs(args.interval_seconds),
         poll: Duration::from_secs(args.poll_seconds),
+        namespace: args.namespace.clone(),
         daemons: args.daemon_namespace.clone(),
         gateways: args.gateway_namespace.clone(),
         consolidate_after: (args.consolidate_after_seconds > 0)

@@ -36,6 +36,7 @@ pub mod health;
 pub mod history;
 pub mod latency;
 pub mod loads;
+mod models;
 mod names;
 mod node_views;
 pub mod observed;

@@ -25,6 +25,8 @@ pub struct Options {
     pub interval: Duration,
     /// Interval of polls of the daemons.
     pub poll: Duration,
+    /// Namespace of the operator.
+    pub namespace: String,
     /// Namespace of the daemons.
     pub daemons: String,
     /// Namespace of the gateways.

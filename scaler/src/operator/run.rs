@@ -13,6 +13,7 @@ use tracing::{Instrument as _, Span};
 use super::apply::Applier;
 use super::gateway_loads;
 use super::history::History;
+use super::models;
 use super::observed::Observed;
 use super::parts::LEAST;
 pub use super::parts::{Operator, Options};
@@ -51,6 +52,7 @@ impl Operator {
                 self.measure(&shared),
                 gateway_loads::follow(&self, &shared),
                 self.place(&shared),
+                Box::pin(models::follow(&self, &shared.watches)),
             );
         };
         tokio::select! {

@@ -17,6 +17,9 @@ const MOUNT_PATH: &str = "/run/tetris/store";
 const DRIVER: &str = "csi.tetris.dev";
 /// Name of the store's volume.
 const VOLUME: &str = "tetris-store";
+/// Name of the volume with a model's files, and the folder of its mount path.
+const MODEL_VOLUME: &str = "tetris-model";
+const MODELS_PATH: &str = "/models";
 
 /// A pod template without preferred nodes, and its hash.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +71,9 @@ pub fn template(
     }
     let store = (function.store != function.namespace).then_some(function.store.as_str());
     add_volume(&mut pods, store);
+    if let Some(model) = &function.model {
+        add_model(&mut pods, function.template.container, model);
+    }
     if mode == PlacementMode::Gates {
         add_gate(&mut pods, &function.template);
     }
@@ -188,11 +194,9 @@ fn mount(container: &mut Value) {
 fn add_volume(pods: &mut Value, store: Option<&str>) {
     let volumes = list(pods, &["spec"], "volumes");
     let is_there = |volume: &Value| volume.get("name").and_then(Value::as_str) == Some(VOLUME);
-    let is_used =
-        |volume: &Value| volume.pointer("/csi/driver").and_then(Value::as_str) == Some(DRIVER);
     if volumes
         .iter()
-        .any(|volume| is_there(volume) || is_used(volume))
+        .any(|volume| is_there(volume) || is_store(volume))
     {
         rename_mount(pods);
         return;
@@ -204,17 +208,36 @@ fn add_volume(pods: &mut Value, store: Option<&str>) {
     volumes.push(json!({"name": VOLUME, "csi": csi}));
 }
 
+/// Returns true for a volume of a store, and no other content.
+fn is_store(volume: &Value) -> bool {
+    let text = |path| volume.pointer(path).and_then(Value::as_str);
+    let content = text("/csi/volumeAttributes/content");
+    text("/csi/driver") == Some(DRIVER) && content.is_none_or(|content| content == "store")
+}
+
+/// Adds the files of a Model, below `/models`.
+fn add_model(pods: &mut Value, index: usize, model: &str) {
+    list(pods, &["spec"], "volumes").push(json!({"name": MODEL_VOLUME, "csi": {
+        "driver": DRIVER,
+        "readOnly": true,
+        "volumeAttributes": {"content": "model", "model": model},
+    }}));
+    if let Some(container) = container(pods, index) {
+        let path = format!("{MODELS_PATH}/{model}");
+        list(container, &[], "volumeMounts")
+            .push(json!({"name": MODEL_VOLUME, "mountPath": path, "readOnly": true}));
+    }
+}
+
 /// Renames the added mount to the template's own volume.
 fn rename_mount(pods: &mut Value) {
     let volumes = list(pods, &["spec"], "volumes");
-    let is_used =
-        |volume: &&Value| volume.pointer("/csi/driver").and_then(Value::as_str) == Some(DRIVER);
     let named = volumes
         .iter()
         .any(|volume| volume.get("name").and_then(Value::as_str) == Some(VOLUME));
     let name = volumes
         .iter()
-        .find(is_used)
+        .find(|volume| is_store(volume))
         .and_then(|volume| volume.get("name").cloned());
     let (Some(name), false) = (name, named) else {
         return;

@@ -16,6 +16,8 @@ use super::template::CheckedTemplate;
 const MAX_INSTANCES: u64 = tetris_scaler_core::MAX_INSTANCES as u64;
 /// Maximum length of a label value, in bytes.
 const MAX_LABEL: usize = 63;
+/// Maximum length of a Model's name, in bytes.
+const MAX_MODEL: usize = 52;
 
 /// An [`InferenceFunction`] with validated fields.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +54,8 @@ pub struct CheckedFunction {
     pub rollout: RolloutSpec,
     /// Name of the store on the node.
     pub store: String,
+    /// Name of the Model whose files containers find.
+    pub model: Option<String>,
     /// Paths that the gateway serves.
     pub paths: ServedPaths,
     /// Callers that the gateway admits.
@@ -106,6 +110,7 @@ impl InferenceFunction {
             window_ms,
             rollout: spec.rollout.checked()?,
             store,
+            model: self.model()?,
             paths: self.paths()?,
             callers: spec.callers.checked(&namespace)?,
             alpha_bytes_per_millicore: FieldProblem::check(
@@ -150,6 +155,14 @@ impl InferenceFunction {
             own_bytes: FieldProblem::check("spec.gpu.ownBytes", own_bytes, 0, MAX_MEMORY_BYTES)?,
             runtime_class: gpu.runtime_class.clone(),
         }))
+    }
+
+    fn model(&self) -> Result<Option<String>, FieldProblem> {
+        let name = self.spec.model.as_ref();
+        name.map_or(Ok(()), |name| {
+            FieldProblem::check_text("spec.model", name, MAX_MODEL)
+        })?;
+        Ok(name.cloned())
     }
 
     fn paths(&self) -> Result<ServedPaths, FieldProblem> {

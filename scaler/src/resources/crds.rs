@@ -9,6 +9,7 @@ use kube::CustomResourceExt as _;
 use thiserror::Error;
 
 use super::function::InferenceFunction;
+use super::model::Model;
 use super::profile::ModelProfile;
 
 /// A custom resource definition that could not be written as YAML.
@@ -21,9 +22,9 @@ pub struct CrdError {
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// Returns the definitions of both resources.
-pub fn crds() -> [CustomResourceDefinition; 2] {
-    let mut crds = [InferenceFunction::crd(), ModelProfile::crd()];
+/// Returns the definitions of all resources.
+pub fn crds() -> [CustomResourceDefinition; 3] {
+    let mut crds = [InferenceFunction::crd(), ModelProfile::crd(), Model::crd()];
     for version in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
         let schema = version.schema.as_mut();
         if let Some(schema) = schema.and_then(|schema| schema.open_api_v3_schema.as_mut()) {

@@ -83,6 +83,13 @@ pub struct InferenceFunctionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub store: Option<String>,
+    /// Name of a Model of this namespace. Containers find its files below /models/NAME, and pods wait for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 52),
+        regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub model: Option<String>,
     /// Paths that the gateway serves: names of protocols (inference, openai), or paths such as
     /// POST /predict, /v1/*/run, /docs/** or !/docs/secret/**. By default those of both protocols.
     #[serde(default, skip_serializing_if = "Option::is_none")]

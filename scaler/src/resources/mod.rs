@@ -1,7 +1,7 @@
 //! Custom resources of the group `tetris.dev`, and their validated forms.
 //!
 //! A [`ModelProfile`] holds the measurements of a model. An [`InferenceFunction`] names a model's
-//! load, objective and pods. The API server checks both against the schemas of [`crds`].
+//! load, objective and pods. A [`Model`] is to be on nodes before pods ask for it. The API server checks all against the schemas of [`crds`].
 //! [`ModelProfile::checked`] and [`InferenceFunction::checked`] check the rest; each
 //! [`FieldProblem`] names its field.
 
@@ -12,6 +12,7 @@ mod crds;
 mod for_function;
 mod function;
 mod load;
+mod model;
 mod object;
 mod percentile;
 mod problem;
@@ -29,6 +30,7 @@ pub use crds::{CrdError, crds, crds_yaml};
 pub use for_function::ForFunction;
 pub use function::{GpuSpec, InferenceFunction, InferenceFunctionSpec, Scaling, SloSpec};
 pub use load::{GatewayLoad, LoadSource, LoadSpec, PrometheusLoad, StaticLoad};
+pub use model::{LISTED_NODES, Model, ModelNodeStatus, ModelNodes, ModelSpec, ModelStatus};
 pub use object::stored_object;
 pub use percentile::{Percentile, PercentileError};
 pub use problem::{FieldProblem, parse};

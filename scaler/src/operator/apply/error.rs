@@ -19,11 +19,18 @@ pub enum ApplyError {
     /// The plan's view is outdated; the next pass sees the new version.
     #[error("{0} has changed meanwhile")]
     Outdated(String),
-    /// A Deployment of the same name that this function does not own.
+    /// An object of the same name that has another owner.
     #[error(
-        "Deployment {0} is not owned by this function; rename it or the function, or delete it (one of a deleted function goes by itself)"
+        "{kind} {key} is not owned by this {owner}; rename it or the {owner}, or delete it (one of a deleted {owner} goes by itself)"
     )]
-    Foreign(Key),
+    Foreign {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its namespace and name.
+        key: Key,
+        /// Word for the expected owner.
+        owner: &'static str,
+    },
     /// No answer in time.
     #[error("no answer from the API server within {} s", limit.as_secs_f64())]
     Timeout {
@@ -32,7 +39,7 @@ pub enum ApplyError {
     },
     /// The operator has no right to write in this namespace.
     #[error(
-        "{what}: {}; let the scaler write there: kubectl create rolebinding tetris-scaler --clusterrole=tetris-scaler-namespace --serviceaccount=tetris-system:tetris-scaler -n {namespace}",
+        "{what}: {}; let the scaler write there: kubectl create rolebinding {role} --clusterrole={role} --serviceaccount=tetris-system:tetris-scaler -n {namespace}",
         plain(source)
     )]
     NoRight {
@@ -40,6 +47,8 @@ pub enum ApplyError {
         what: String,
         /// Namespace of the object.
         namespace: String,
+        /// The role with the right.
+        role: &'static str,
         /// The refusal.
         source: Box<kube::Error>,
     },
@@ -64,7 +73,7 @@ impl ApplyError {
         match self {
             Self::NotLeading => "not_leading",
             Self::Outdated(_) => "outdated",
-            Self::Foreign(_) => "foreign_deployment",
+            Self::Foreign { .. } => "foreign_object",
             Self::Timeout { .. } => "api_timeout",
             Self::NoRight { .. } => "api_forbidden",
             Self::Api { source, .. } => match source.as_ref() {
@@ -78,12 +87,23 @@ impl ApplyError {
 
     /// Converts a failed write into a function's namespace, with the word for the object's kind.
     pub(in crate::operator) fn of(kind: &str, key: &Key, source: kube::Error) -> Self {
+        Self::of_role(kind, key, "tetris-scaler-namespace", source)
+    }
+
+    /// Converts a failed write that takes the rights of `role` in a namespace.
+    pub(in crate::operator) fn of_role(
+        kind: &str,
+        key: &Key,
+        role: &'static str,
+        source: kube::Error,
+    ) -> Self {
         let what = format!("{kind} {key}");
         match &source {
             kube::Error::Api(status) if lacks_a_right(status.code, &status.message) => {
                 Self::NoRight {
                     what,
                     namespace: key.namespace.clone(),
+                    role,
                     source: Box::new(source),
                 }
             }
@@ -92,7 +112,7 @@ impl ApplyError {
     }
 
     /// Converts a failed request that takes no right in the namespace.
-    pub(super) fn of_request(what: String, source: kube::Error) -> Self {
+    pub(in crate::operator) fn of_request(what: String, source: kube::Error) -> Self {
         match &source {
             kube::Error::Api(status) if status.code == 409 => Self::Outdated(what),
             _ => Self::Api {

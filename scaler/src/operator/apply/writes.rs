@@ -127,7 +127,11 @@ impl Applier {
         if owners.any(|owner| owner.uid == function) {
             return Err(ApplyError::Outdated(format!("Deployment {key}")));
         }
-        Err(ApplyError::Foreign(key.clone()))
+        Err(ApplyError::Foreign {
+            kind: "Deployment",
+            key: key.clone(),
+            owner: "function",
+        })
     }
 
     /// Publishes an event. A lost event does not stop the other actions.

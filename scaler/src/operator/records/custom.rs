@@ -87,7 +87,10 @@ impl ProfileRecord {
     }
 }
 
-fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Result<T, FieldProblem> {
+/// Parses an object, with the path of the field that does not parse.
+pub(in crate::operator) fn typed<T: DeserializeOwned>(
+    object: &DynamicObject,
+) -> Result<T, FieldProblem> {
     let document = serde_json::to_value(object);
     let document: Value = document.map_err(|error| FieldProblem::new("", error.to_string()))?;
     parse(document)

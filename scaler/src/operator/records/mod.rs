@@ -5,6 +5,7 @@ mod deployment;
 mod node;
 mod pod;
 
+pub(in crate::operator) use custom::typed;
 pub use custom::{FunctionRecord, ProfileRecord};
 pub use deployment::DeploymentRecord;
 pub use node::NodeRecord;

@@ -119,7 +119,7 @@ fn rules_and_defaults_are_in_the_schema() {
 }
 
 #[test]
-fn the_command_prints_both() {
+fn the_command_prints_all() {
     let text = crds_yaml().unwrap();
     let documents = serde_saphyr::from_multiple::<Value>(&text).unwrap();
     let names: Vec<&Value> = documents
@@ -128,7 +128,11 @@ fn the_command_prints_both() {
         .collect();
     assert_eq!(
         names,
-        ["inferencefunctions.tetris.dev", "modelprofiles.tetris.dev"]
+        [
+            "inferencefunctions.tetris.dev",
+            "modelprofiles.tetris.dev",
+            "models.tetris.dev"
+        ]
     );
     let columns = documents[0]["spec"]["versions"][0]["additionalPrinterColumns"]
         .as_array()

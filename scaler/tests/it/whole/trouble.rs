@@ -36,7 +36,7 @@ async fn watches_that_end_are_taken_up_again() {
     });
     world
         .until("all watches are back", |state| {
-            watches(state) == before.0 + 5
+            watches(state) == before.0 + 9
         })
         .await;
     world.loads.set("f", 450.0);
@@ -58,7 +58,8 @@ async fn watches_that_end_are_taken_up_again() {
     });
     world
         .until("all is listed again", |state| {
-            lists(state, "pods") == before.1 + 1
+            // All pods, and those of models.
+            lists(state, "pods") == before.1 + 2
                 && lists(state, "inferencefunctions") == before.1 + 1
         })
         .await;

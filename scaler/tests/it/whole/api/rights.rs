@@ -7,7 +7,7 @@ use super::target::Target;
 
 const RBAC: &str = include_str!("../../../../../deploy/base/scaler/rbac.yaml");
 
-/// The namespace with a binding to the role that no manifest binds.
+/// The namespace with bindings to the roles that no manifest binds.
 const LETS_IT_WRITE: &str = "blue";
 
 /// Rules, each with its namespace, or `None` for all.
@@ -19,7 +19,9 @@ impl Rights {
         let rules = documents.iter().flat_map(|document| {
             let metadata = &document["metadata"];
             let namespace = match metadata["name"].as_str() {
-                Some("tetris-scaler-namespace") => Some(LETS_IT_WRITE.to_owned()),
+                Some("tetris-scaler-namespace" | "tetris-scaler-models") => {
+                    Some(LETS_IT_WRITE.to_owned())
+                }
                 _ => metadata["namespace"].as_str().map(str::to_owned),
             };
             let rules = document["rules"].as_array().cloned().unwrap_or_default();
@@ -39,7 +41,12 @@ impl Rights {
                 && has(&rule["apiGroups"], &target.group)
                 && has(&rule["resources"], &target.full())
                 && has(&rule["verbs"], verb)
-                && (names.is_null() || target.name.as_ref().is_some_and(|name| has(names, name)))
+                && (names.is_null()
+                    || target
+                        .name
+                        .as_ref()
+                        .or(target.selected.as_ref())
+                        .is_some_and(|name| has(names, name)))
         })
     }
 }

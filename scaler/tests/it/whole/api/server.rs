@@ -72,9 +72,12 @@ async fn answer(
         let value = headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()
     };
-    let Some(target) = Target::read(uri.path()) else {
+    let Some(mut target) = Target::read(uri.path()) else {
         return reply(failure(404, "no such path"));
     };
+    let selected = query.get("fieldSelector");
+    let selected = selected.and_then(|selector| selector.strip_prefix("metadata.name="));
+    target.selected = selected.map(str::to_owned);
     let by = text(header::AUTHORIZATION).replace("Bearer ", "");
     if query.contains_key("watch") {
         return watching(&api, by, target, query);

@@ -8,6 +8,8 @@ pub struct Target {
     pub resource: String,
     pub namespace: String,
     pub name: Option<String>,
+    /// The name that the field selector of a list or a watch demands.
+    pub selected: Option<String>,
     pub is_status: bool,
     /// True for tokens of a service account.
     pub is_token: bool,
@@ -32,6 +34,7 @@ impl Target {
             resource: (*rest.first()?).to_owned(),
             namespace: namespace.to_owned(),
             name: rest.get(1).map(ToString::to_string),
+            selected: None,
             is_status: rest.get(2) == Some(&"status"),
             is_token: rest.get(2) == Some(&"token"),
         })
@@ -57,7 +60,10 @@ impl Target {
         match self.resource.as_str() {
             "inferencefunctions" => ("tetris.dev/v1alpha1", "InferenceFunction"),
             "modelprofiles" => ("tetris.dev/v1alpha1", "ModelProfile"),
+            "models" => ("tetris.dev/v1alpha1", "Model"),
             "deployments" => ("apps/v1", "Deployment"),
+            "daemonsets" => ("apps/v1", "DaemonSet"),
+            "podtemplates" => ("v1", "PodTemplate"),
             "leases" => ("coordination.k8s.io/v1", "Lease"),
             "events" => ("events.k8s.io/v1", "Event"),
             "pods" => ("v1", "Pod"),
