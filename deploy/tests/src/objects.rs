@@ -60,6 +60,7 @@ impl Objects {
         let pods = self.0.iter().filter_map(|object| {
             let pod = match object["kind"].as_str()? {
                 "Pod" => object,
+                "PodTemplate" => &object["template"],
                 "DaemonSet" | "Deployment" | "InferenceFunction" | "Job" => {
                     &object["spec"]["template"]
                 }

@@ -30,9 +30,26 @@ fn every_containers_arguments_are_parsed_by_its_program() {
     assert!(programs > RENDERED.len(), "{programs}");
 }
 
+/// As the operator adds them to the template of models' pods.
+const OF_A_MODEL: [&str; 10] = [
+    "keep",
+    "--name",
+    "m",
+    "--ready-port",
+    "8080",
+    "--include=*.safetensors",
+    "--connections=4",
+    "--limit-rate=500M",
+    "--",
+    "hf://org/m@v1",
+];
+
 fn parse(objects: &Objects, pods: &Pods<'_>, container: &Value) {
     let mut command = texts(&container["command"]);
     command.extend(texts(&container["args"]));
+    if pods.object["kind"] == "PodTemplate" {
+        command.extend(OF_A_MODEL);
+    }
     match command[0] {
         "/usr/local/bin/tetris-node" => {
             let definition = tetris_node::cli::Cli::command();

@@ -362,6 +362,114 @@ pub fn deployment(namespace: &str) -> Value {
     })
 }
 
+/// A DaemonSet of the Model `m`, as the operator makes it from the PodTemplate `base`.
+pub fn model_server(namespace: &str, base: &Value) -> Value {
+    let marks = json!({"tetris.dev/model": "m", "tetris.dev/model-content": "0a1b2c3d4e"});
+    let mut pods = base["template"].clone();
+    pods["metadata"]["labels"] = marks.clone();
+    let spec = &mut pods["spec"];
+    spec["serviceAccountName"] = "default".into();
+    spec["volumes"] = json!([
+        {"name": "tetris-store", "csi": {"driver": "csi.tetris.dev", "readOnly": true}},
+        {"name": "source-secret", "secret": {"secretName": "hub", "optional": true}},
+    ]);
+    spec["nodeSelector"] = json!({"kind": "gpu"});
+    let container = &mut spec["containers"][0];
+    container["args"] = json!(["keep", "--name", "m", "--", "hf://org/m"]);
+    container["envFrom"] = json!([{"secretRef": {"name": "hub"}}]);
+    container["volumeMounts"] =
+        json!([{"name": "tetris-store", "mountPath": "/run/tetris/store", "readOnly": true}]);
+    let mut owner = owner("00000000-0000-0000-0000-000000000003");
+    (owner["kind"], owner["name"]) = ("Model".into(), "m".into());
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {
+            "name": "m-0a1b2c3d4e", "namespace": namespace, "labels": marks, "ownerReferences": [owner],
+        },
+        "spec": {
+            "selector": {"matchLabels": marks}, "updateStrategy": {"type": "OnDelete"}, "template": pods,
+        },
+    })
+}
+
+/// Changes of a model's DaemonSet that make it another program's, or give it what it needs not.
+pub fn of_a_model_server() -> Vec<Change> {
+    let all: [Change; 19] = [
+        ("no owner", |it| {
+            it["metadata"]["ownerReferences"] = json!([]);
+        }),
+        ("an owner of another kind", |it| {
+            it["metadata"]["ownerReferences"][0]["kind"] = "InferenceFunction".into();
+        }),
+        ("another model", |it| {
+            it["metadata"]["labels"]["tetris.dev/model"] = "other".into();
+        }),
+        ("a finalizer", |it| {
+            it["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        }),
+        ("a wider selector", |it| {
+            let labels = it["spec"]["selector"]["matchLabels"].as_object_mut();
+            labels.unwrap().remove("tetris.dev/model-content");
+        }),
+        ("the image", |it| {
+            it["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/steal:1".into();
+        }),
+        ("the command", |it| {
+            it["spec"]["template"]["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c"]);
+        }),
+        ("another command of it", |it| {
+            it["spec"]["template"]["spec"]["containers"][0]["args"][0] = "exec".into();
+        }),
+        ("no arguments", |it| {
+            let container = it["spec"]["template"]["spec"]["containers"][0].as_object_mut();
+            container.unwrap().remove("args");
+        }),
+        ("rights", |it| {
+            it["spec"]["template"]["spec"]["containers"][0]["securityContext"] =
+                json!({"privileged": true});
+        }),
+        ("a capability", |it| {
+            it["spec"]["template"]["spec"]["containers"][0]["securityContext"]["capabilities"] =
+                json!({"drop": ["ALL"], "add": ["SYS_ADMIN"]});
+        }),
+        ("an image that ends like ours", |it| {
+            it["spec"]["template"]["spec"]["containers"][0]["image"] =
+                "example.com/not-tetris-agent:1".into();
+        }),
+        ("a program that runs first", |it| {
+            it["spec"]["template"]["spec"]["containers"][0]["lifecycle"] =
+                json!({"postStart": {"exec": {"command": ["/usr/local/bin/tetris", "ls"]}}});
+        }),
+        ("one more container", |it| {
+            let containers = &mut it["spec"]["template"]["spec"]["containers"];
+            let mut more = containers[0].clone();
+            more["name"] = "more".into();
+            containers.as_array_mut().unwrap().push(more);
+        }),
+        ("a container that comes first", |it| {
+            it["spec"]["template"]["spec"]["initContainers"] =
+                json!([{"name": "first", "image": "example.com/steal:1"}]);
+        }),
+        ("the node's network", |it| {
+            it["spec"]["template"]["spec"]["hostNetwork"] = true.into();
+        }),
+        ("a token", |it| {
+            it["spec"]["template"]["spec"]["automountServiceAccountToken"] = true.into();
+        }),
+        ("a directory of the node", |it| {
+            let volumes = it["spec"]["template"]["spec"]["volumes"].as_array_mut();
+            volumes
+                .unwrap()
+                .push(json!({"name": "root", "hostPath": {"path": "/"}}));
+        }),
+        ("a directory by the name of the store", |it| {
+            it["spec"]["template"]["spec"]["volumes"][0] =
+                json!({"name": "tetris-store", "hostPath": {"path": "/"}});
+        }),
+    ];
+    all.to_vec()
+}
+
 /// A Deployment of a user.
 pub fn another_deployment(namespace: &str) -> Value {
     let mut deployment = deployment(namespace);

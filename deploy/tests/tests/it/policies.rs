@@ -280,6 +280,46 @@ fn the_scaler_writes_deployments_of_functions_alone() {
 }
 
 #[test]
+fn the_scaler_writes_daemon_sets_of_models_alone() {
+    let objects = Objects::golden("scaler");
+    let template = objects.one("PodTemplate", "tetris-model");
+    let server = attacks::model_server(NAMESPACE, template);
+    let resource = "daemonsets";
+    let stored_own = stored(server.clone());
+    let allowed: [Change; 3] = [
+        ("nodes", |it| {
+            it["spec"]["template"]["spec"]["affinity"] = json!({"nodeAffinity": {}});
+        }),
+        ("memory", |it| {
+            it["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"] =
+                "2Gi".into();
+        }),
+        ("an image of a registry", |it| {
+            let container = &mut it["spec"]["template"]["spec"]["containers"][0];
+            container["image"] = "registry.example.com:5000/team/tetris-agent:1.2@sha256:0".into();
+        }),
+    ];
+    let attacks = attacks::of_a_model_server();
+    require(SCALER, resource, &stored_own, &allowed, &attacks);
+    require_alone(SCALER, resource, None, Some(&server), true);
+    require_alone(SCALER, resource, Some(&stored_own), None, true);
+    for (what, spoil) in attacks {
+        let mut new = server.clone();
+        spoil(&mut new);
+        assert_ne!(new, server, "{what}");
+        require_alone(SCALER, resource, None, Some(&new), false);
+    }
+    // That of a user, e.g. the daemon of nodes.
+    let node = Objects::golden("node");
+    let node = stored(node.one("DaemonSet", "tetris-node").clone());
+    let image: Change = ("the image", |it| {
+        it["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/steal:1".into();
+    });
+    require(SCALER, resource, &node, &[], &[image]);
+    require_alone(SCALER, resource, Some(&node), None, false);
+}
+
+#[test]
 fn the_scaler_marks_instances_and_changes_nothing_else_of_pods() {
     let mut instance = stored(attacks::instance(NAMESPACE));
     let marks = attacks::marks();
@@ -489,7 +529,7 @@ fn policies_are_bound_and_deny() {
             assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
         }
         let webhook = if WITH_WEBHOOK.contains(&name) { 2 } else { 0 };
-        let scaler = if WITH_SCALER.contains(&name) { 5 } else { 0 };
+        let scaler = if WITH_SCALER.contains(&name) { 6 } else { 0 };
         let expected = if name == "cluster-older" {
             0
         } else {

@@ -6,7 +6,9 @@ use tetris_deploy_tests::objects::{Objects, list, text};
 
 /// The role that administrators bind, in each namespace that lets the scaler write.
 const TO_BE_BOUND: &str = "tetris-scaler-namespace";
-/// The role that they bind beside it, so that pods start without the operator.
+/// The role that they bind in each namespace with models.
+const MODELS_TO_BE_BOUND: &str = "tetris-scaler-models";
+/// The role that they bind beside the first, so that pods start without the operator.
 const GATES_TO_BE_BOUND: &str = "tetris-gates-namespace";
 
 /// Kind, name and rules of all roles, in order.
@@ -48,12 +50,13 @@ fn webhook() -> [Value; 2] {
 }
 
 /// Rights of the scaler: in the cluster, in namespaces that let it write, and in its own.
-fn scaler() -> [Value; 3] {
+fn scaler() -> [Value; 4] {
     let cluster = json!([
-        {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions", "modelprofiles"],
+        {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions", "modelprofiles", "models"],
          "verbs": ["list", "watch"]},
-        {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions/status"], "verbs": ["patch"]},
-        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions/status", "models/status"],
+         "verbs": ["patch"]},
+        {"apiGroups": ["apps"], "resources": ["deployments", "daemonsets"], "verbs": ["list", "watch"]},
         {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "watch"]}]);
     let namespace = json!([
         {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "create", "patch", "delete"]},
@@ -63,8 +66,13 @@ fn scaler() -> [Value; 3] {
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["tetris-scaler"],
          "verbs": ["get", "update"]},
         {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["tetris-scaler"],
-         "verbs": ["create"]}]);
-    [cluster, namespace, of_namespace]
+         "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["podtemplates"], "resourceNames": ["tetris-model"],
+         "verbs": ["list", "watch"]}]);
+    let models = json!([
+        {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "create", "patch", "delete"]},
+        {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]);
+    [cluster, namespace, of_namespace, models]
 }
 
 /// Rights of the gateway: it reads, and asks about tokens.
@@ -94,6 +102,7 @@ fn each_install_has_the_rights_of_its_components_and_no_others() {
             expected.extend([
                 ("ClusterRole", "tetris-scaler", &scaler[0]),
                 ("ClusterRole", TO_BE_BOUND, &scaler[1]),
+                ("ClusterRole", MODELS_TO_BE_BOUND, &scaler[3]),
                 ("Role", "tetris-scaler", &scaler[2]),
                 ("ClusterRole", "tetris-gates", &gates[0]),
                 ("ClusterRole", GATES_TO_BE_BOUND, &gates[1]),
@@ -138,7 +147,7 @@ fn each_role_is_bound_to_the_account_of_its_name() {
     for (name, _) in RENDERED {
         let objects = Objects::golden(name);
         for (kind, role, _) in roles(&objects) {
-            if [TO_BE_BOUND, GATES_TO_BE_BOUND].contains(&role) {
+            if [TO_BE_BOUND, GATES_TO_BE_BOUND, MODELS_TO_BE_BOUND].contains(&role) {
                 continue;
             }
             let binding = objects.one(&format!("{kind}Binding"), role);

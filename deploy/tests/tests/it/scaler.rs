@@ -37,8 +37,9 @@ fn the_definitions_are_those_that_the_program_prints() {
             .all("CustomResourceDefinition")
             .map(|definition| text(&definition["metadata"]["name"]).to_owned())
             .collect();
-        let expected = ["inferencefunctions.tetris.dev", "modelprofiles.tetris.dev"];
-        assert_eq!(names, expected.map(str::to_owned).into(), "{name}");
+        let expected = ["inferencefunctions", "modelprofiles", "models"]
+            .map(|resource| format!("{resource}.tetris.dev"));
+        assert_eq!(names, expected.into(), "{name}");
     }
 }
 

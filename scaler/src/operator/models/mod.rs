@@ -8,8 +8,8 @@
 //! # Guarantees
 //! - Credentials stay in their namespace: the kubelet hands a Secret to the pods that name it, and the operator reads
 //!   none.
-//! - What the DaemonSets run stands in a PodTemplate of the operator's namespace, and an admission policy holds the
-//!   operator to it.
+//! - What the DaemonSets run stands in a PodTemplate of the operator's namespace. An admission policy lets the operator
+//!   write no pods but those that keep models, without rights.
 //! - A DaemonSet's content never changes, only its nodes do. Another source is another DaemonSet, and the one of before
 //!   stays until the new one has the model on all of its nodes.
 //! - Without the operator, nodes keep what they have, and new nodes with the labels get it.

@@ -32,7 +32,8 @@ async fn watches_that_end_are_taken_up_again() {
     // The watches end, and resume.
     let before = world.api.with(|state| {
         state.cuts += 1;
-        (watches(state), lists(state, "pods"))
+        let functions = lists(state, "inferencefunctions");
+        (watches(state), lists(state, "pods"), functions)
     });
     world
         .until("all watches are back", |state| {
@@ -60,7 +61,7 @@ async fn watches_that_end_are_taken_up_again() {
         .until("all is listed again", |state| {
             // All pods, and those of models.
             lists(state, "pods") == before.1 + 2
-                && lists(state, "inferencefunctions") == before.1 + 1
+                && lists(state, "inferencefunctions") == before.2 + 1
         })
         .await;
     world.until_ready("f", 6).await;

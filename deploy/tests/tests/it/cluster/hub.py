@@ -37,6 +37,8 @@ class Request(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send the listing, or a range of a file."""
+        if "/org/m" not in self.path:
+            return self.answer(404, b"no such repository")
         if self.path.startswith("/api/"):
             return self.answer(200, json.dumps({"id": "org/m", "sha": "1" * 40, "siblings": SIBLINGS}).encode())
         content = FILES[self.path.rpartition("/")[2]]

@@ -79,9 +79,9 @@ pub fn wait_for_daemons() -> Result<()> {
     wait_for_rollout("daemonset/tetris-node")
 }
 
-/// Waits until the API server takes functions and profiles.
+/// Waits until the API server takes functions, profiles and models.
 pub fn wait_for_definitions() -> Result<()> {
-    for resource in ["inferencefunctions", "modelprofiles"] {
+    for resource in ["inferencefunctions", "modelprofiles", "models"] {
         let definition = format!("crd/{resource}.tetris.dev");
         let established = ["--for=condition=Established", "--timeout=60s"];
         Kubectl.run(&[&["wait", &definition][..], &established].concat())?;

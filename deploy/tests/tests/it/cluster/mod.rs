@@ -15,6 +15,7 @@ mod inject;
 mod install;
 mod kubelet;
 mod model_pods;
+mod models;
 mod monitoring;
 mod node;
 mod overlays;

@@ -58,7 +58,7 @@ fn pull_three_times(python: &str, images: &[(&str, String)]) -> Result<()> {
     });
     let _namespace = Applied::new("the namespace", Objects(vec![namespace]))?;
     let account = |name| json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": PODS}});
-    let _hub = Applied::new("the hub", hub(python))?;
+    let _hub = Applied::new("the hub", hub_in(PODS, python))?;
     let _other = Applied::new("an account", Objects(vec![account("other")]))?;
     let account = ["get", "serviceaccount", "-n", PODS, "default"];
     wait_for("the namespace's account", || Kubectl.run(&account))?;
@@ -133,8 +133,9 @@ fn pulled(name: &str, account: &str, images: &[(&str, String)]) -> Result<Value>
 }
 
 /// A pod with the hub, and its service.
-fn hub(python: &str) -> Objects {
-    let metadata = |name: &str| json!({"name": name, "namespace": PODS, "labels": {"app": "hub"}});
+pub fn hub_in(namespace: &str, python: &str) -> Objects {
+    let metadata =
+        |name: &str| json!({"name": name, "namespace": namespace, "labels": {"app": "hub"}});
     let pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",

@@ -111,7 +111,7 @@ fn require_policies_without_warnings() -> Result<()> {
         let policies = Kubectl.json(&["get", "validatingadmissionpolicies"])?;
         let mut ours = list(&policies["items"]).to_vec();
         ours.retain(|policy| text(&policy["metadata"]["name"]).starts_with("tetris-"));
-        ensure!(ours.len() == 7, "{} policies", ours.len());
+        ensure!(ours.len() == 8, "{} policies", ours.len());
         let seen = |policy: &Value| policy["status"]["observedGeneration"].is_u64();
         ensure!(ours.iter().all(seen), "not looked at yet");
         Ok(ours)
@@ -397,6 +397,59 @@ fn require_its_own_objects(scaler: &Account) -> Result<()> {
         scaler.require_policy(what, scaler.create(&events, &new))?;
     }
     Ok(())
+}
+
+/// DaemonSets of models, in a namespace that lets it write them as well.
+fn require_its_models(scaler: &Account) -> Result<()> {
+    let servers = format!("/apis/apps/v1/namespaces/{OPEN}/daemonsets");
+    let template = Kubectl.json(&["get", "podtemplate", "tetris-model", "-n", SYSTEM])?;
+    let server = attacks::model_server(OPEN, &template);
+    scaler.require_no_right("a DaemonSet", scaler.create(&servers, &server))?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "tetris-scaler-models", "namespace": OPEN},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+            "name": "tetris-scaler-models",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "tetris-scaler", "namespace": SYSTEM}],
+    });
+    let _binding = Applied::new("the right for models", Objects(vec![binding]))?;
+    wait_for("the right for models", || {
+        scaler.require_allowed("its own DaemonSet", scaler.create(&servers, &server))
+    })?;
+    let _server = Applied {
+        what: "the DaemonSet",
+        objects: Objects(vec![server.clone()]),
+    };
+    let stored = Kubectl.json(&["get", "daemonset", "m-0a1b2c3d4e", "-n", OPEN])?;
+    let path = format!("{servers}/m-0a1b2c3d4e");
+    for (what, spoil) in attacks::of_a_model_server() {
+        let mut new = server.clone();
+        spoil(&mut new);
+        new["metadata"]["name"] = "m-1111111111".into();
+        for at in [
+            "/metadata/labels",
+            "/spec/selector/matchLabels",
+            "/spec/template/metadata/labels",
+        ] {
+            let labels = new.pointer_mut(at).context("no labels")?;
+            if labels.get("tetris.dev/model-content").is_some() {
+                labels["tetris.dev/model-content"] = "1111111111".into();
+            }
+        }
+        scaler.require_policy(what, scaler.create(&servers, &new))?;
+        // A selector cannot be changed by anyone.
+        if what != "a wider selector" {
+            let mut new = stored.clone();
+            spoil(&mut new);
+            scaler.require_policy(what, scaler.patch(&path, &stored, &new))?;
+        }
+    }
+    let mut narrowed = stored.clone();
+    narrowed["spec"]["template"]["spec"]["nodeSelector"]["kind"] = "cpu".into();
+    scaler.require_allowed("other nodes", scaler.patch(&path, &stored, &narrowed))?;
+    scaler.require_allowed("its own DaemonSet deleted", scaler.delete(&path))
 }
 
 /// In a namespace that does not let it write.
