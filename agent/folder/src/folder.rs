@@ -16,6 +16,8 @@ use crate::table::{FolderTable, TableFile};
 #[derive(Debug)]
 pub struct ModelFolder {
     source_name: String,
+    /// The list of its files, so that it is there as long as they are.
+    _table: Mapping,
     pub(crate) files: Vec<FolderFile>,
 }
 
@@ -49,16 +51,16 @@ impl ModelFolder {
         store: &Store,
         threads: usize,
     ) -> Result<Self, FolderError> {
-        let table = FolderTable::find(source_name, domains, store)?.ok_or_else(|| {
-            FolderError::NotPulled {
-                source_name: source_name.to_owned(),
-                store: store.root().to_owned(),
-            }
+        let found = FolderTable::find_mapped(source_name, domains, store)?;
+        let (table, mapping) = found.ok_or_else(|| FolderError::NotPulled {
+            source_name: source_name.to_owned(),
+            store: store.root().to_owned(),
         })?;
         let open = |entry| FolderFile::open(entry, source_name, domains, store, threads);
         let files = table.files.into_iter().map(open);
         Ok(Self {
             source_name: source_name.to_owned(),
+            _table: mapping,
             files: files.collect::<Result<_, _>>()?,
         })
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tetris_loader::hub;
 use tetris_store_layout::{
-    Access, DerivedKey, Digest, ManifestId, ObjectId, Store, TensorId, TrustDomain,
+    Access, DerivedKey, Digest, ManifestId, Mapping, ObjectId, Store, TensorId, TrustDomain,
 };
 
 use crate::error::{FolderError, TableError};
@@ -155,15 +155,26 @@ impl FolderTable {
         domains: &[TrustDomain],
         store: &Store,
     ) -> Result<Option<Self>, FolderError> {
+        let mapped = Self::find_mapped(source_name, domains, store)?;
+        Ok(mapped.map(|(table, _)| table))
+    }
+
+    /// The same with its object, which stays while it is mapped.
+    pub(crate) fn find_mapped(
+        source_name: &str,
+        domains: &[TrustDomain],
+        store: &Store,
+    ) -> Result<Option<(Self, Mapping)>, FolderError> {
         let key = Self::key(source_name);
         for (key, domain) in key.iter().cycle().zip(domains) {
             let key = key.clone().in_domain(*domain);
             if let Some(published) = store.derived(&key, Access::ReadOnly)? {
-                let table = Self::decode(&published.mapping);
-                return table.map(Some).map_err(|problem| FolderError::Table {
+                let mapping = published.mapping;
+                let table = Self::decode(&mapping).map_err(|problem| FolderError::Table {
                     source_name: source_name.to_owned(),
                     problem,
                 });
+                return Ok(Some((table?, mapping)));
             }
         }
         Ok(None)

@@ -27,7 +27,7 @@ use crate::config::{Config, ConfigFlags};
 use crate::csi::PerNamespace;
 use crate::http::{Health, PageSource as _, Pages};
 use crate::keep_warm::WarmSet;
-use crate::models::serve_mounts;
+use crate::models::{KeptModels, serve_mounts};
 use crate::mount::is_tmpfs_mount;
 use crate::process::{Process, ProcessesConfig};
 use crate::processes::broker::{Declared, MessageState, ProcessesView, ReceivedReports, router};
@@ -72,7 +72,9 @@ pub fn broker(flags: &ConfigFlags) -> Result<()> {
 async fn serve(flags: &ConfigFlags, config: Config, sandbox: SandboxReport) -> Result<()> {
     tokio::spawn(freed_pages::follow());
     let reports = Arc::new(ReceivedReports::default());
-    let view = ProcessesView::new(&config.file, Arc::clone(&reports), sandbox);
+    let models = KeptModels::default();
+    let of_reports = Arc::clone(&reports);
+    let view = ProcessesView::new(&config.file, of_reports, sandbox, models.clone());
     let waits = Waits::default();
     let missing = {
         let (view, waits) = (view.clone(), Arc::clone(&waits));
@@ -84,6 +86,7 @@ async fn serve(flags: &ConfigFlags, config: Config, sandbox: SandboxReport) -> R
     let mut core = Core::new(config, false, |limit| {
         Health::new(limit).with_missing(missing)
     })?;
+    core.models = models;
     let samples = view.clone();
     core.metrics.show_processes(move || samples.samples());
     let declared = Arc::new(Declared::new(

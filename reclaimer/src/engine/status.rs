@@ -56,6 +56,7 @@ impl Reclaimer {
             volumes: None,
             processes: Vec::new(),
             holder_counts: HolderCounts::NotYet,
+            kept: Vec::new(),
             mounts: self.mounts(seen),
             stores: stores.chain(missing).collect(),
             // Known to the GPU mirror alone.

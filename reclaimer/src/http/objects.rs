@@ -20,6 +20,8 @@
 //! ([`GpuStatus`]), and in `stores` the names of stores with the identifiers of their objects in device
 //! memory, as of the last pass.
 //!
+//! `kept` has the models that pods keep on the node ([`KeptStatus`]), if there are any, and how far they are.
+//!
 //! `objects` has the identifiers (`LAYOUT.md` 3.1) of the objects that can be mapped, in order, at
 //! most [`MAX_OBJECTS`]; `truncated` is true if there are more. Fields may be added within a
 //! version.
@@ -27,7 +29,9 @@
 use serde::{Serialize, Serializer};
 use tetris_store_layout::ObjectId;
 
-use crate::report::{Amount, GpuStatus, MountStatus, NodeStatus, ObjectState, StoreStatus};
+use crate::report::{
+    Amount, GpuStatus, KeptStatus, MountStatus, NodeStatus, ObjectState, StoreStatus,
+};
 
 /// Version of the shape. It changes when a field goes or changes its meaning.
 pub const VERSION: u32 = 1;
@@ -44,6 +48,8 @@ pub(super) struct Objects<'a> {
     version: u32,
     node: Option<&'a str>,
     stores: Vec<StoreEntry<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    kept: &'a [KeptStatus],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gpus: Vec<GpuEntry<'a>>,
 }
@@ -94,6 +100,7 @@ impl<'a> Objects<'a> {
             version: VERSION,
             node: status.node.as_deref(),
             stores: stores.collect(),
+            kept: &status.kept,
             gpus: status.gpus.iter().map(gpu).collect(),
         }
     }

@@ -220,6 +220,7 @@ mod tests {
             volumes: None,
             processes: Vec::new(),
             holder_counts: crate::report::HolderCounts::NotYet,
+            kept: Vec::new(),
             mounts: Vec::new(),
             stores: Vec::new(),
             gpus: Vec::new(),

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::keep_warm::Freshness;
 use crate::report::{
-    Amount, ForeignStatus, HolderCounts, ModelStatus, MountStatus, NodeStatus, ObjectState,
-    ProcessStatus, RecordStatus, ShortfallStatus, StoreStatus, VolumeStatus,
+    Amount, ForeignStatus, HolderCounts, KeptStatus, ModelStatus, MountStatus, NodeStatus,
+    ObjectState, ProcessStatus, RecordStatus, ShortfallStatus, StoreStatus, VolumeStatus,
 };
 
 /// The page, borrowed from a status.
@@ -28,6 +28,8 @@ pub(super) struct Status<'a> {
     holder_counts: HolderCounts,
     mounts: &'a [MountStatus],
     stores: Vec<StoreEntry<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    kept: &'a [KeptStatus],
     shortfalls: &'a [ShortfallStatus],
 }
 
@@ -71,6 +73,7 @@ impl<'a> Status<'a> {
             holder_counts: status.holder_counts,
             mounts: &status.mounts,
             stores: status.stores.iter().map(store).collect(),
+            kept: &status.kept,
             shortfalls: &status.shortfalls,
         }
     }

@@ -15,7 +15,7 @@ mod question;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 use tetris_store_layout::TrustDomain;
 use tetris_wire::daemon::{ModelReport, ModelStage};
 use tokio::sync::{Notify, oneshot};
+
+use crate::report::KeptStatus;
+use crate::uuid::split_uuid;
 
 pub use mounts::{MODELS_SOCKET, MountAnswer, MountOrder, order_mount, serve_mounts};
 pub use question::{ModelQuestion, ModelState};
@@ -35,6 +38,8 @@ const PRESENT_WAIT: Duration = Duration::from_secs(20);
 const FAILURES: usize = 64;
 /// Age of a failure that is forgotten: the kubelet starts the keeper again after 5 minutes at most.
 const FAILURE_AGE: Duration = Duration::from_mins(15);
+/// Most models that are listed.
+const SHOWN: usize = 256;
 /// Mounts that wait for a keeper to take them.
 const ORDERS: usize = 16;
 /// Longest wait for a keeper to take a mount.
@@ -148,6 +153,33 @@ impl KeptModels {
             },
             None => ModelState::Absent,
         }
+    }
+
+    /// All models that are kept, with their furthest keepers, at most [`SHOWN`].
+    pub fn list(&self) -> Vec<KeptStatus> {
+        let registry = self.locked();
+        let keys: BTreeSet<&ModelKey> = registry
+            .keepers
+            .values()
+            .map(|keeper| &keeper.key)
+            .collect();
+        let shown = keys.into_iter().filter_map(|key| {
+            let (_, keeper) = registry.best(key)?;
+            let report = keeper.report.as_ref()?;
+            Some(KeptStatus {
+                store: split_uuid(&key.store).0.to_owned(),
+                name: key.name.clone(),
+                state: match report.stage {
+                    ModelStage::Pulling => "pulling",
+                    ModelStage::Present => "present",
+                    ModelStage::Failed => "failed",
+                },
+                done_bytes: report.done,
+                total_bytes: report.total,
+                bytes_per_second: report.bytes_per_second,
+            })
+        });
+        shown.take(SHOWN).collect()
     }
 
     /// Has a keeper of the model answer for a mount. Returns when it has taken the descriptor.

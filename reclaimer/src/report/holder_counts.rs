@@ -111,6 +111,7 @@ mod tests {
             volumes: None,
             processes: Vec::new(),
             holder_counts: HolderCounts::NotYet,
+            kept: Vec::new(),
             mounts: Vec::new(),
             stores,
             gpus: Vec::new(),

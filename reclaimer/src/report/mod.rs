@@ -12,6 +12,7 @@ use tetris_reclaimer_core::Reason;
 
 mod gpu;
 mod holder_counts;
+mod kept;
 mod pages;
 mod process;
 pub mod process_report;
@@ -20,6 +21,7 @@ mod shortfall;
 
 pub use self::gpu::{GpuStatus, GpuStoreStatus};
 pub use self::holder_counts::{HolderCounts, StoredObject};
+pub use self::kept::KeptStatus;
 pub use self::pages::{PagesStatus, SmallPagesStatus};
 pub use self::process::ProcessStatus;
 pub use self::scrubbed::{ScrubResult, Scrubbed};
@@ -224,6 +226,9 @@ pub struct NodeStatus {
     pub mounts: Vec<MountStatus>,
     /// Stores.
     pub stores: Vec<StoreStatus>,
+    /// Models that pods keep here, at most 256.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptStatus>,
     /// GPUs of the GPU mirror.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuStatus>,

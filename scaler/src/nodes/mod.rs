@@ -25,7 +25,7 @@ mod tokens;
 pub use error::{PageError, PollError};
 pub use fetch::{Daemon, decompressed};
 pub use gpu::NodeGpu;
-pub use page::{Page, Room};
+pub use page::{KeptModel, Page, Room};
 pub use poller::{Inventories, PollOptions, Poller};
 pub use quantity::{bytes, millis};
 pub use requests::{QuantityError, requests};

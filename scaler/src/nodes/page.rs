@@ -21,7 +21,27 @@ struct Document {
     stores: Vec<Store>,
     #[serde(default)]
     gpus: Vec<GpuEntry>,
+    #[serde(default)]
+    kept: Vec<KeptModel>,
 }
+
+/// A model that a pod keeps on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct KeptModel {
+    /// Name of the store.
+    pub store: String,
+    /// Name of the model.
+    pub name: String,
+    /// Bytes that are there.
+    pub done_bytes: u64,
+    /// Bytes of all files; 0 before they are known.
+    pub total_bytes: u64,
+    /// Bytes fetched per second of late.
+    pub bytes_per_second: u64,
+}
+
+/// Most models of a node that are read.
+const KEPT: usize = 256;
 
 #[derive(Debug, Deserialize)]
 struct Store {
@@ -65,6 +85,8 @@ pub struct Page {
     pub room: Option<Room>,
     /// Usable GPUs with the daemon's GPU mirror.
     pub gpus: Vec<NodeGpu>,
+    /// Models that pods keep there, at most 256.
+    pub kept: Vec<KeptModel>,
 }
 
 impl Page {
@@ -90,6 +112,7 @@ impl Page {
         }
         let mut page = Self {
             gpus: gpus(document.gpus)?,
+            kept: document.kept.into_iter().take(KEPT).collect(),
             ..Self::default()
         };
         let mut mounts: BTreeMap<Option<usize>, MountRoom> = BTreeMap::new();

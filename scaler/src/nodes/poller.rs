@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::PollError;
 use super::fetch::{Daemon, Fetched, Fetcher};
 use super::gpu::NodeGpu;
-use super::page::{Page, Room};
+use super::page::{KeptModel, Page, Room};
 use super::tokens::Tokens;
 
 /// Service of which the daemons' certificates name a server.
@@ -51,6 +51,8 @@ pub struct Inventories {
     pub rooms: BTreeMap<String, Arc<Room>>,
     /// GPUs with a GPU mirror, by node.
     pub gpus: BTreeMap<String, Arc<[NodeGpu]>>,
+    /// Models that pods keep, by node.
+    pub kept: BTreeMap<String, Arc<[KeptModel]>>,
 }
 
 /// Tag and time of a node's last page.
@@ -178,12 +180,14 @@ impl Poller {
             inventory,
             rooms,
             gpus,
+            kept,
         } = &mut *latest;
         let inventory = Arc::make_mut(inventory);
         for node in gone {
             inventory.remove_node(node);
             rooms.remove(node);
             gpus.remove(node);
+            kept.remove(node);
         }
         for (node, page) in pages {
             if let Err(full) = inventory.set_node(&node, &page.objects) {
@@ -197,6 +201,11 @@ impl Poller {
                 gpus.remove(&node);
             } else {
                 gpus.insert(node.clone(), page.gpus.into());
+            }
+            if page.kept.is_empty() {
+                kept.remove(&node);
+            } else {
+                kept.insert(node.clone(), page.kept.into());
             }
             match page.room {
                 Some(room) => drop(rooms.insert(node, Arc::new(room))),

@@ -52,7 +52,7 @@ impl Operator {
                 self.measure(&shared),
                 gateway_loads::follow(&self, &shared),
                 self.place(&shared),
-                Box::pin(models::follow(&self, &shared.watches)),
+                Box::pin(models::follow(&self, &shared.watches, &shared.inventories)),
             );
         };
         tokio::select! {

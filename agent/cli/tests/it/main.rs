@@ -13,6 +13,7 @@ mod image;
 mod init;
 mod inspect;
 mod interruption;
+mod keep;
 mod leases;
 mod log;
 mod mount;

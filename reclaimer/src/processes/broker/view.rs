@@ -6,6 +6,7 @@ use super::ReceivedReports;
 use crate::config::ConfigFile;
 use crate::engine::commands::now_ms;
 use crate::metrics::ProcessSample;
+use crate::models::KeptModels;
 use crate::process::Process;
 use crate::report::process_report::{ProcessReport, SandboxReport, Usage};
 use crate::report::{NodeStatus, ProcessStatus};
@@ -17,14 +18,16 @@ pub(crate) struct ProcessesView {
     /// Processes that this configuration needs, beside the broker.
     expected: Vec<Process>,
     own: ProcessReport,
+    models: KeptModels,
 }
 
 impl ProcessesView {
-    /// The processes that `file` needs. This one is the broker, within these limits.
+    /// The processes that `file` needs. This one is the broker, within these limits, and knows of `models`.
     pub(crate) fn new(
         file: &ConfigFile,
         reports: Arc<ReceivedReports>,
         sandbox: SandboxReport,
+        models: KeptModels,
     ) -> Self {
         let needed = |process: &Process| match process {
             Process::Volumes => file.mount.is_some() || file.csi.is_some(),
@@ -44,14 +47,16 @@ impl ProcessesView {
                 volumes: None,
                 sandbox,
             },
+            models,
         }
     }
 
-    /// Puts the processes and the counts of volumes into a status.
+    /// Puts the processes, the counts of volumes and the models of pods into a status.
     pub(crate) fn amend(&self, status: &mut NodeStatus) {
         let volumes = self.reports.latest(Process::Volumes);
         status.volumes = volumes.and_then(|report| Some(report.volumes?.counts));
         status.processes = self.processes();
+        status.kept = self.models.list();
     }
 
     /// Returns true if a status shows the processes as they are now.
@@ -59,6 +64,7 @@ impl ProcessesView {
         let volumes = self.reports.latest(Process::Volumes);
         status.volumes == volumes.and_then(|report| Some(report.volumes?.counts))
             && status.processes == self.processes()
+            && status.kept == self.models.list()
     }
 
     /// Processes that readiness lacks, one on each line.

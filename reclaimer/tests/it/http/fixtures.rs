@@ -142,6 +142,14 @@ pub fn node() -> NodeStatus {
         }),
         processes: Vec::new(),
         holder_counts: HolderCounts::Complete,
+        kept: vec![tetris_node::report::KeptStatus {
+            store: "shared".to_owned(),
+            name: "llama".to_owned(),
+            state: "pulling",
+            done_bytes: 30,
+            total_bytes: 90,
+            bytes_per_second: 15,
+        }],
         mounts: vec![MountStatus {
             stores: vec!["b".to_owned(), "a".to_owned()],
             capacity_bytes: 1 << 30,

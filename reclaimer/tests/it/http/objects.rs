@@ -28,7 +28,7 @@ async fn it_has_its_documented_shape() {
     let ids = sorted(&object_ids(2));
     let answer = Daemon::with(status).get(PAGE).await;
     let expected = format!(
-        r#"{{"version":1,"node":"node-1","stores":[{{"name":"a","id":"0123","usable":true,"mount":0,"capacity_bytes":1073741824,"free_bytes":1048576,"reclaimable_bytes":50,"truncated":false,"objects":["{}","{}"]}}]}}"#,
+        r#"{{"version":1,"node":"node-1","stores":[{{"name":"a","id":"0123","usable":true,"mount":0,"capacity_bytes":1073741824,"free_bytes":1048576,"reclaimable_bytes":50,"truncated":false,"objects":["{}","{}"]}}],"kept":[{{"store":"shared","name":"llama","state":"pulling","done_bytes":30,"total_bytes":90,"bytes_per_second":15}}]}}"#,
         ids[0], ids[1]
     );
     assert_eq!(answer.text(), expected);

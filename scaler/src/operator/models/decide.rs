@@ -10,6 +10,7 @@ use super::nodes::{Known, nodes_for};
 use super::records::{KeeperPod, ModelRecord, PodState, ServerRecord};
 use super::server::{Server, server};
 use super::status::{Ready, ready, status};
+use crate::nodes::KeptModel;
 use crate::operator::records::NodeRecord;
 use crate::resources::{ModelSpec, ModelStatus};
 use crate::state::Key;
@@ -47,6 +48,8 @@ pub(super) struct Facts<'a> {
     pub(super) nodes: &'a BTreeMap<Key, Arc<NodeRecord>>,
     /// Nodes of functions that name the model.
     pub(super) of_functions: BTreeSet<&'a str>,
+    /// Models that pods keep, by node, as the daemons say.
+    pub(super) kept: &'a BTreeMap<String, Arc<[KeptModel]>>,
     pub(super) now: Timestamp,
 }
 
@@ -172,10 +175,36 @@ impl<'a> Facts<'a> {
         last.is_some_and(|last| last.key == server.key && present(last) > 0)
     }
 
+    /// How far nodes are that pull the model, as their daemons say.
+    fn add_progress(&self, status: &mut ModelStatus) {
+        let key = &self.record.key;
+        let spec = self.record.spec.as_ref().ok();
+        let store = spec.and_then(|spec| spec.store.as_ref());
+        let store = store.unwrap_or(&key.namespace);
+        let pulling = status
+            .nodes
+            .iter_mut()
+            .filter(|node| node.state == "Pulling");
+        for node in pulling {
+            let mut kept = self
+                .kept
+                .get(&node.name)
+                .into_iter()
+                .flat_map(|kept| kept.iter());
+            let found = kept.find(|kept| kept.store == *store && kept.name == key.name);
+            if let Some(kept) = found.filter(|kept| kept.total_bytes > 0) {
+                node.done_bytes = Some(kept.done_bytes);
+                node.total_bytes = Some(kept.total_bytes);
+                node.bytes_per_second = Some(kept.bytes_per_second);
+            }
+        }
+    }
+
     /// The status and the events about what has changed in it.
     fn reported(&self, ready: &Ready, nodes: (u32, &BTreeMap<&str, &KeeperPod>)) -> Vec<Action> {
         let before = &self.record.status;
-        let now = status(self.record, ready, nodes, self.now);
+        let mut now = status(self.record, ready, nodes, self.now);
+        self.add_progress(&mut now);
         if now == *before {
             return Vec::new();
         }

@@ -1,7 +1,7 @@
 //! Watches of models, and the writes for them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -25,6 +25,7 @@ use super::records::{KeeperPod, ModelRecord, ServerRecord};
 use crate::labels;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
+use crate::nodes::Inventories;
 use crate::operator::apply::ApplyError;
 use crate::operator::cache::Cache;
 use crate::operator::outage::Outage;
@@ -56,8 +57,12 @@ struct ModelWatches {
     templates: Cache<Value>,
 }
 
-/// Looks after models for ever. `watches` has the functions and nodes of the cluster.
-pub(in crate::operator) async fn follow(operator: &Operator, watches: &Watches) {
+/// Looks after models for ever. `watches` has the functions and nodes of the cluster, `inventories` what daemons say.
+pub(in crate::operator) async fn follow(
+    operator: &Operator,
+    watches: &Watches,
+    inventories: &Mutex<Inventories>,
+) {
     let changed = Notify::new();
     let own = ModelWatches::default();
     let mut applier = ModelApplier::new(operator);
@@ -65,7 +70,7 @@ pub(in crate::operator) async fn follow(operator: &Operator, watches: &Watches) 
         loop {
             drop(timeout(operator.options.interval, changed.notified()).await);
             if operator.leadership.leads()
-                && let Some(due) = due(&own, watches)
+                && let Some(due) = due(&own, watches, inventories)
             {
                 applier.carry_out(due).await;
             }
@@ -133,11 +138,20 @@ struct Due {
 }
 
 /// What is due for each model; `None` before all lists are complete.
-fn due(own: &ModelWatches, watches: &Watches) -> Option<Vec<Due>> {
+fn due(
+    own: &ModelWatches,
+    watches: &Watches,
+    inventories: &Mutex<Inventories>,
+) -> Option<Vec<Due>> {
     let (models, servers, pods) = (own.models.all()?, own.servers.all()?, own.pods.all()?);
     let templates = own.templates.all()?;
     let (nodes, functions) = (watches.nodes.all()?, watches.functions.all()?);
     let (deployments, instances) = (watches.deployments.all()?, watches.pods.all()?);
+    let inventories = inventories.lock();
+    let kept = inventories
+        .unwrap_or_else(PoisonError::into_inner)
+        .kept
+        .clone();
     // Nodes by namespace and name of the model.
     let mut of_functions: BTreeMap<Key, BTreeSet<&str>> = BTreeMap::new();
     let model_of = |namespace: &str, function: &str| {
@@ -172,6 +186,7 @@ fn due(own: &ModelWatches, watches: &Watches) -> Option<Vec<Due>> {
             pods: &pods,
             nodes: &nodes,
             of_functions: of_functions.get(&record.key).cloned().unwrap_or_default(),
+            kept: &kept,
             now: Timestamp::now(),
         };
         Due {

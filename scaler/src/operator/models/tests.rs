@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::decide::{Action, Facts, decide};
 use super::records::{KeeperPod, ModelRecord, PodState, ServerRecord};
 use super::server::{Server, server};
+use crate::nodes::KeptModel;
 use crate::operator::records::NodeRecord;
 use crate::resources::ModelStatus;
 use crate::state::Key;
@@ -24,6 +25,7 @@ struct World {
     pods: BTreeMap<Key, Arc<KeeperPod>>,
     nodes: BTreeMap<Key, Arc<NodeRecord>>,
     of_functions: BTreeSet<&'static str>,
+    kept: BTreeMap<String, Arc<[KeptModel]>>,
     statuses: BTreeMap<String, ModelStatus>,
     now: Timestamp,
 }
@@ -50,6 +52,7 @@ impl World {
             pods: BTreeMap::new(),
             nodes: nodes.collect(),
             of_functions: BTreeSet::new(),
+            kept: BTreeMap::new(),
             statuses: BTreeMap::new(),
             now: Timestamp::UNIX_EPOCH,
         }
@@ -75,6 +78,7 @@ impl World {
             pods: &self.pods,
             nodes: &self.nodes,
             of_functions: self.of_functions.clone(),
+            kept: &self.kept,
             now: self.now,
         })
     }
@@ -213,6 +217,27 @@ fn a_model_comes_to_all_nodes_with_its_labels_and_says_how_far_it_is() {
     let status = &world.statuses["llama"];
     assert_eq!((status.wanted, status.present), (2, 0));
     assert_eq!(status.observed_generation, Some(3));
+    // As far as the daemons say.
+    let kept = |store: &str| KeptModel {
+        store: store.to_owned(),
+        name: "llama".to_owned(),
+        done_bytes: 30,
+        total_bytes: 90,
+        bytes_per_second: 15,
+    };
+    world
+        .kept
+        .insert("node-0".to_owned(), [kept("green"), kept("blue")].into());
+    world
+        .kept
+        .insert("node-2".to_owned(), [kept("green")].into());
+    assert!(world.settle("llama").is_empty());
+    let nodes = &world.statuses["llama"].nodes;
+    let rates: Vec<_> = nodes
+        .iter()
+        .map(|node| (node.done_bytes, node.total_bytes, node.bytes_per_second))
+        .collect();
+    assert_eq!(rates, [(Some(30), Some(90), Some(15)), (None, None, None)]);
     world.set(PodState::Present, None, |pod| pod.node == "node-0");
     assert!(world.settle("llama").is_empty());
     let message = &world.statuses["llama"].conditions[0].message;
