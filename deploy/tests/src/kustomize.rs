@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 27] = [
+pub const RENDERED: [(&str, &str); 28] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
@@ -26,6 +26,7 @@ pub const RENDERED: [(&str, &str); 27] = [
     ("sample-scaler", "samples/scaler"),
     ("sample-development", "samples/development"),
     ("sample-pull", "samples/pull"),
+    ("sample-model", "samples/model"),
     ("sample-inference-pool", "samples/inference-pool"),
     ("cluster-install", "tests/cluster/install"),
     ("cluster-pods", "tests/cluster/pods"),
@@ -74,12 +75,13 @@ pub const WITH_SCALER: [&str; 8] = [
 pub const WITH_GATEWAY: [&str; 4] = ["gateway", "endpoint-picker", "traces", "cluster-gateway"];
 
 /// Those whose pods any namespace may have (Pod Security "restricted").
-pub const RESTRICTED: [&str; 8] = [
+pub const RESTRICTED: [&str; 9] = [
     "sample-pytorch",
     "sample-onnxruntime",
     "sample-llama-cpp",
     "sample-vllm",
     "sample-pull",
+    "sample-model",
     "sample-scaler",
     "cluster-pods",
     "cluster-function",
