@@ -51,8 +51,8 @@ impl ModelFolder {
         store: &Store,
         threads: usize,
     ) -> Result<Self, FolderError> {
-        let found = FolderTable::find_mapped(source_name, domains, store)?;
-        let (table, mapping) = found.ok_or_else(|| FolderError::NotPulled {
+        let listed = FolderTable::find_mapped(source_name, domains, store)?;
+        let (table, mapping) = listed.ok_or_else(|| FolderError::NotPulled {
             source_name: source_name.to_owned(),
             store: store.root().to_owned(),
         })?;

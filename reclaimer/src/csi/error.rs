@@ -103,7 +103,7 @@ pub enum VolumeError {
     Waiting {
         /// The model.
         model: String,
-        /// How far it is, or why it is not.
+        /// Progress, or the reason of a failure.
         progress: String,
     },
     /// A pod without a trust domain takes no one's word for a model.

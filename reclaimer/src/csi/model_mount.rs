@@ -27,7 +27,7 @@ const SELINUX: &str = "/sys/fs/selinux/enforce";
 /// A directory that everybody may read, in octal, as the kernel has it.
 const ROOT_MODE: &str = "40555";
 
-/// A new mount that is attached nowhere yet.
+/// A new mount, attached nowhere yet.
 #[derive(Debug)]
 pub(super) struct ModelMount {
     /// The mount.

@@ -97,7 +97,7 @@ fn no_domain(because: &str) -> VolumeError {
     }
 }
 
-/// Text about a model that is under way.
+/// Text about a model under way.
 fn progress(done: u64, total: u64, bytes_per_second: u64) -> String {
     if total == 0 {
         return "its files are being listed".to_owned();

@@ -1,4 +1,4 @@
-//! Models that are being mounted: one mount of each at a time.
+//! Mounts under way: one of each model at a time.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

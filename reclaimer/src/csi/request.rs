@@ -140,12 +140,12 @@ fn is_label(part: &str) -> bool {
 }
 
 fn content(context: &HashMap<String, String>) -> Result<VolumeContent, VolumeError> {
-    let found = context.get(CONTENT).map(String::as_str);
-    if let (Some(model), false) = (context.get(MODEL), found == Some("model")) {
+    let content = context.get(CONTENT).map(String::as_str);
+    if let (Some(model), false) = (context.get(MODEL), content == Some("model")) {
         let expected = "none without `content: model`";
         return Err(VolumeError::invalid(MODEL, expected, shown(model)));
     }
-    match found {
+    match content {
         None | Some("store") => Ok(VolumeContent::Store),
         Some("model") => match context.get(MODEL) {
             None => Err(VolumeError::Missing {

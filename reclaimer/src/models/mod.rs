@@ -28,7 +28,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::report::KeptStatus;
 use crate::uuid::split_uuid;
 
-pub use mounts::{MODELS_SOCKET, MountAnswer, MountOrder, order_mount, serve_mounts};
+pub use mounts::{MountAnswer, MountOrder, order_mount, serve_mounts};
 pub use question::{ModelQuestion, ModelState};
 
 /// Longest wait of a keeper's report for a mount: while it fetches, news is due.
@@ -36,9 +36,9 @@ const PULLING_WAIT: Duration = Duration::from_secs(1);
 const PRESENT_WAIT: Duration = Duration::from_secs(20);
 /// Most failures kept for a store, whose keepers are gone.
 const FAILURES: usize = 64;
-/// Age of a failure that is forgotten: the kubelet starts the keeper again after 5 minutes at most.
+/// Longest memory of a failure: the kubelet starts the keeper again after 5 minutes at most.
 const FAILURE_AGE: Duration = Duration::from_mins(15);
-/// Most models that are listed.
+/// Most models of a list.
 const SHOWN: usize = 256;
 /// Mounts that wait for a keeper to take them.
 const ORDERS: usize = 16;
@@ -56,7 +56,7 @@ pub struct ModelKey {
     pub name: String,
 }
 
-/// All models that are kept.
+/// All models that pods keep.
 #[derive(Clone, Default)]
 pub struct KeptModels(Arc<Mutex<Registry>>);
 
@@ -155,7 +155,7 @@ impl KeptModels {
         }
     }
 
-    /// All models that are kept, with their furthest keepers, at most [`SHOWN`].
+    /// All models with their furthest keepers, at most [`SHOWN`].
     pub fn list(&self) -> Vec<KeptStatus> {
         let registry = self.locked();
         let keys: BTreeSet<&ModelKey> = registry
@@ -251,7 +251,7 @@ impl Keeper {
 }
 
 impl Registry {
-    /// The keeper of a model that is furthest; of several the last that came.
+    /// The furthest keeper of a model; of several the last that came.
     fn best(&self, key: &ModelKey) -> Option<(u64, &Keeper)> {
         let rank = |keeper: &Keeper| match keeper.stage() {
             None => 0,

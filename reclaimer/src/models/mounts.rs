@@ -17,9 +17,6 @@ use tokio::task::JoinSet;
 
 use super::{KeptModels, ModelQuestion};
 
-/// Name of the socket, in the broker's directory.
-pub const MODELS_SOCKET: &str = "models";
-
 /// Most bytes of a message.
 const MESSAGE: usize = 4096;
 /// Longest wait for the other side, beyond what a keeper may take.

@@ -39,7 +39,7 @@ pub enum ModelState {
     Absent,
     /// It is being fetched.
     Pulling {
-        /// Bytes that are there.
+        /// Bytes in the store.
         done: u64,
         /// Bytes of all files; 0 before they are known.
         total: u64,

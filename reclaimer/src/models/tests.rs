@@ -93,7 +93,7 @@ async fn the_last_failures_are_known_when_their_keepers_are_gone() {
     assert_eq!(models.locked().failures.len(), FAILURES);
     assert_eq!(models.state(&key("first")), ModelState::Absent);
     assert_eq!(models.state(&key("model-0")), failed);
-    // One that is tried again is no failure any more.
+    // One under way again is no failure any more.
     let again = models.keep(key("model-0"));
     note(&again, ModelStage::Pulling).await;
     drop(again);
@@ -174,7 +174,7 @@ fn questions_are_for_models_in_domains_of_pods() {
 #[tokio::test(flavor = "multi_thread")]
 async fn descriptors_come_with_orders_over_a_socket_of_root() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(MODELS_SOCKET);
+    let path = folder.path().join("models");
     let listener = UnixListener::bind(&path).unwrap();
     let models = KeptModels::default();
     let (stop, stopped) = oneshot::channel::<()>();

@@ -93,7 +93,7 @@ impl MountEntry {
     }
 }
 
-/// What the kernel knows by itself: the server of a FUSE file system is not asked, which may not answer.
+/// Flags of a look at what the kernel knows by itself: the server of a FUSE file system is not asked, which may not answer.
 const UNASKED: AtFlags = AtFlags::EMPTY_PATH.union(AtFlags::STATX_DONT_SYNC);
 
 /// Returns true if `file` is the root of a mount.

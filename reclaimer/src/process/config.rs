@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Process;
 use crate::field_error::FieldError;
-use crate::models::MODELS_SOCKET;
 
 /// The longest address of a Unix socket, without its final zero byte.
 const SOCKET_PATH_BYTES: usize = 107;
@@ -54,7 +53,7 @@ impl ProcessesConfig {
 
     /// The broker's socket for mounts of models.
     pub fn models_socket(&self) -> PathBuf {
-        self.directory_of(Process::Broker).join(MODELS_SOCKET)
+        self.directory_of(Process::Broker).join("models")
     }
 
     /// Mistakes of all fields.

@@ -11,7 +11,7 @@ pub struct KeptStatus {
     pub name: String,
     /// `pulling`, `present` or `failed`.
     pub state: &'static str,
-    /// Bytes that are there.
+    /// Bytes in the store.
     pub done_bytes: u64,
     /// Bytes of all files; 0 before they are known.
     pub total_bytes: u64,

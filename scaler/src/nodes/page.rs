@@ -32,7 +32,7 @@ pub struct KeptModel {
     pub store: String,
     /// Name of the model.
     pub name: String,
-    /// Bytes that are there.
+    /// Bytes in the store.
     pub done_bytes: u64,
     /// Bytes of all files; 0 before they are known.
     pub total_bytes: u64,
@@ -40,7 +40,7 @@ pub struct KeptModel {
     pub bytes_per_second: u64,
 }
 
-/// Most models of a node that are read.
+/// Most models read of a node.
 const KEPT: usize = 256;
 
 #[derive(Debug, Deserialize)]

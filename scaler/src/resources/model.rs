@@ -7,9 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::problem::FieldProblem;
 use super::status::Condition;
-use crate::nodes::bytes;
 
 /// Number of nodes whose state a status lists.
 pub const LISTED_NODES: usize = 64;
@@ -59,7 +57,7 @@ pub struct ModelSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret: Option<String>,
-    /// Further variables that are no secret, such as HF_ENDPOINT or AWS_REGION.
+    /// Further variables, none of them secret, such as HF_ENDPOINT or AWS_REGION.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub environment: BTreeMap<String, String>,
@@ -125,37 +123,6 @@ fn default_account() -> String {
 }
 
 impl ModelSpec {
-    /// Checks what the schema cannot.
-    ///
-    /// # Errors
-    ///
-    /// The first field that is wrong.
-    pub fn check(&self) -> Result<(), FieldProblem> {
-        if let Some(memory) = &self.memory
-            && bytes(memory).is_none_or(|bytes| bytes == 0)
-        {
-            let problem = format!("found {memory:?}, expected an amount of memory such as 2Gi");
-            return Err(FieldProblem::new("spec.memory", problem));
-        }
-        let is_name = |name: &str| {
-            let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            !name.is_empty() && name.len() <= 128 && name.chars().all(is_letter)
-        };
-        if let Some(name) = self.environment.keys().find(|name| !is_name(name)) {
-            let problem = format!("found {name:?}, expected letters, digits and underscores");
-            return Err(FieldProblem::new("spec.environment", problem));
-        }
-        if let Some((name, _)) = self
-            .environment
-            .iter()
-            .find(|(_, value)| value.len() > 4096)
-        {
-            let problem = format!("`{name}` has over 4096 bytes");
-            return Err(FieldProblem::new("spec.environment", problem));
-        }
-        Ok(())
-    }
-
     /// The source with its revision, as `tetris pull` takes it.
     pub fn full_source(&self) -> String {
         match &self.revision {
@@ -197,7 +164,7 @@ pub struct ModelNodeStatus {
     /// Present, Pulling, Pending or Failed.
     #[schemars(extend("enum" = ["Present", "Pulling", "Pending", "Failed"]))]
     pub state: String,
-    /// Bytes that are there, while it is pulled.
+    /// Bytes in the store, while it is pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_bytes: Option<u64>,
     /// Bytes of all files, while it is pulled.
@@ -217,28 +184,6 @@ pub struct ModelNodeStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fields_that_no_schema_checks_are_checked() {
-        let spec = |change: fn(&mut ModelSpec)| {
-            let mut spec = ModelSpec::default();
-            change(&mut spec);
-            spec.check().map_err(|problem| problem.to_string())
-        };
-        assert_eq!(spec(|spec| spec.memory = Some("2Gi".to_owned())), Ok(()));
-        let wrong = spec(|spec| spec.memory = Some("much".to_owned())).unwrap_err();
-        assert!(
-            wrong.starts_with("`spec.memory`: found \"much\""),
-            "{wrong}"
-        );
-        let named = |name: &str, value: &str| ModelSpec {
-            environment: [(name.to_owned(), value.to_owned())].into(),
-            ..ModelSpec::default()
-        };
-        named("HF_ENDPOINT", "http://hub").check().unwrap();
-        named("A=B", "").check().unwrap_err();
-        named("A", &"x".repeat(4097)).check().unwrap_err();
-    }
 
     #[test]
     fn a_revision_follows_its_source() {

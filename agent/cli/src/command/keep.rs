@@ -86,7 +86,7 @@ pub(crate) fn run(args: &KeepArgs, location: &StoreLocation, out: &mut Output) -
         Ok(brought) => brought,
         Err(error) => {
             state.fail(&error);
-            // Pods that wait are told the reason, if the daemon is there to hear it.
+            // Pods that wait get the reason, if the daemon is there to hear it.
             let until = Instant::now() + LAST_WORDS;
             while !reporting.is_finished() && Instant::now() < until {
                 std::thread::sleep(LOOK);
@@ -215,7 +215,7 @@ fn accept_probes(port: u16) -> Result {
     Ok(())
 }
 
-/// How far the model is, for the daemon.
+/// Progress of the model, for the daemon.
 #[derive(Debug, Default)]
 struct KeeperState(Mutex<Kept>);
 
@@ -226,7 +226,7 @@ struct Kept {
     /// The model, once it is there.
     folder: Option<Arc<ShownFolder>>,
     problem: Option<String>,
-    /// Mounts that are answered for, the last one last.
+    /// Mounts under way, the last one last.
     mounts: Vec<u64>,
     /// The last rate, and when and after how many bytes it was measured.
     bytes_per_second: u64,

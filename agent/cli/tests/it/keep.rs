@@ -1,4 +1,4 @@
-//! `keep`: a model that stays in the store, and the probe that says when it is there.
+//! `keep`: a model that stays in the store, and its readiness probe.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -47,8 +47,8 @@ fn a_model_stays_while_the_command_runs_and_goes_after() {
     for _ in 0..3 {
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     }
-    let held = site.json(&["gc"]);
-    assert_eq!(held["freed_bytes"], 0, "{held}");
+    let kept = site.json(&["gc"]);
+    assert_eq!(kept["freed_bytes"], 0, "{kept}");
     keep.signal(Signal::SIGTERM);
     assert!(keep.finish().success());
     let freed = site.json(&["gc"]);

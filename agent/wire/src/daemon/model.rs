@@ -19,7 +19,7 @@ pub fn is_model_name(name: &str) -> bool {
     name.len() <= MAX_MODEL_NAME && name.split('.').all(is_label)
 }
 
-/// How far a client is with its model.
+/// Stage of a model that a client keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelStage {
     /// Its bytes are being fetched.
@@ -33,9 +33,9 @@ pub enum ModelStage {
 /// State of a model that a client keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelReport {
-    /// How far the client is.
+    /// Stage of the model.
     pub stage: ModelStage,
-    /// Bytes that are there.
+    /// Bytes in the store.
     pub done: u64,
     /// Bytes of all files; 0 before they are known.
     pub total: u64,

@@ -245,7 +245,7 @@ fn a_pod_that_takes_no_mount_keeps_its_own_pods_waiting_and_no_others() {
     let agent = Agent::open_store(node.target("keeper")).unwrap();
     let mut keeper = keeper(&agent);
     // It has the model by its word, and never asks for the mounts.
-    let told = std::thread::spawn(move || {
+    let silent = std::thread::spawn(move || {
         drop(keeper.report(report(ModelStage::Present, 0)));
         std::thread::sleep(Duration::from_secs(4));
         drop(keeper);
@@ -268,7 +268,7 @@ fn a_pod_that_takes_no_mount_keeps_its_own_pods_waiting_and_no_others() {
         .publish(request(&node.target("store"), "blue"))
         .unwrap();
     Store::open(node.target("store")).unwrap();
-    told.join().unwrap();
+    silent.join().unwrap();
     for pod in ["first", "second"] {
         node.driver.unpublish(&node.target(pod)).unwrap();
     }

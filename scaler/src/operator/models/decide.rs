@@ -1,4 +1,4 @@
-//! What is due for a model. Purely.
+//! Writes due for a model. Purely.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) enum Action {
     Status(Box<ModelStatus>),
 }
 
-/// What is known when a model is decided on.
+/// Knowledge when a model is decided on.
 pub(super) struct Facts<'a> {
     pub(super) record: &'a ModelRecord,
     /// Template of the pods, or the reason that there is none.
@@ -48,12 +48,12 @@ pub(super) struct Facts<'a> {
     pub(super) nodes: &'a BTreeMap<Key, Arc<NodeRecord>>,
     /// Nodes of functions that name the model.
     pub(super) of_functions: BTreeSet<&'a str>,
-    /// Models that pods keep, by node, as the daemons say.
+    /// Models that pods keep, by node, as the daemons report them.
     pub(super) kept: &'a BTreeMap<String, Arc<[KeptModel]>>,
     pub(super) now: Timestamp,
 }
 
-/// The writes that are due for a model, in their order.
+/// The writes due for a model, in their order.
 pub(super) fn decide(facts: &Facts<'_>) -> Vec<Action> {
     if facts.record.is_deleting {
         // Its DaemonSets go with it.
@@ -99,7 +99,7 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// The pods of one content, by node; of several on a node the one that is furthest.
+    /// The pods of one content, by node; of several on a node the furthest.
     fn pods(&self, content: Option<&str>) -> BTreeMap<&'a str, &'a KeeperPod> {
         let key = &self.record.key;
         let pods = self.pods.values().map(Arc::as_ref);
@@ -175,7 +175,7 @@ impl<'a> Facts<'a> {
         last.is_some_and(|last| last.key == server.key && present(last) > 0)
     }
 
-    /// How far nodes are that pull the model, as their daemons say.
+    /// Adds the progress of nodes that pull the model, as their daemons report it.
     fn add_progress(&self, status: &mut ModelStatus) {
         let key = &self.record.key;
         let spec = self.record.spec.as_ref().ok();
@@ -191,8 +191,8 @@ impl<'a> Facts<'a> {
                 .get(&node.name)
                 .into_iter()
                 .flat_map(|kept| kept.iter());
-            let found = kept.find(|kept| kept.store == *store && kept.name == key.name);
-            if let Some(kept) = found.filter(|kept| kept.total_bytes > 0) {
+            let of_model = kept.find(|kept| kept.store == *store && kept.name == key.name);
+            if let Some(kept) = of_model.filter(|kept| kept.total_bytes > 0) {
                 node.done_bytes = Some(kept.done_bytes);
                 node.total_bytes = Some(kept.total_bytes);
                 node.bytes_per_second = Some(kept.bytes_per_second);

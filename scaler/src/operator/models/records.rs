@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use crate::labels;
+use crate::nodes::bytes;
 use crate::operator::records::typed;
 use crate::resources::{FieldProblem, Model, ModelSpec, ModelStatus};
 use crate::state::Key;
@@ -23,7 +24,7 @@ pub(crate) struct ModelRecord {
     pub(super) uid: String,
     pub(super) generation: i64,
     pub(super) is_deleting: bool,
-    /// The spec, or the field that is wrong.
+    /// The spec, or the wrong field.
     pub(super) spec: Result<Arc<ModelSpec>, FieldProblem>,
     pub(super) status: ModelStatus,
 }
@@ -42,12 +43,39 @@ impl ModelRecord {
             generation: object.metadata.generation.unwrap_or_default(),
             is_deleting: object.metadata.deletion_timestamp.is_some(),
             spec: model.and_then(|model| {
-                model.spec.check()?;
+                check(&model.spec)?;
                 Ok(Arc::new(model.spec))
             }),
             status: status.unwrap_or_default(),
         }
     }
+}
+
+/// Checks what the schema cannot. Fails with the first wrong field.
+pub(super) fn check(spec: &ModelSpec) -> Result<(), FieldProblem> {
+    if let Some(memory) = &spec.memory
+        && bytes(memory).is_none_or(|bytes| bytes == 0)
+    {
+        let problem = format!("found {memory:?}, expected an amount of memory such as 2Gi");
+        return Err(FieldProblem::new("spec.memory", problem));
+    }
+    let is_name = |name: &str| {
+        let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        !name.is_empty() && name.len() <= 128 && name.chars().all(is_letter)
+    };
+    if let Some(name) = spec.environment.keys().find(|name| !is_name(name)) {
+        let problem = format!("found {name:?}, expected letters, digits and underscores");
+        return Err(FieldProblem::new("spec.environment", problem));
+    }
+    if let Some((name, _)) = spec
+        .environment
+        .iter()
+        .find(|(_, value)| value.len() > 4096)
+    {
+        let problem = format!("`{name}` has over 4096 bytes");
+        return Err(FieldProblem::new("spec.environment", problem));
+    }
+    Ok(())
 }
 
 /// A DaemonSet with the label of a model.
@@ -125,7 +153,7 @@ pub(crate) struct KeeperPod {
 }
 
 impl KeeperPod {
-    /// Parses a pod; returns `None` for one without a model, or that is leaving.
+    /// Parses a pod; returns `None` for one without a model, and for one on its way out.
     pub(crate) fn read(pod: &Pod) -> Option<Self> {
         if pod.metadata.deletion_timestamp.is_some() {
             return None;
@@ -201,8 +229,8 @@ fn state_of(
     if let Some(waiting) = waiting {
         let reason = waiting.reason.clone().unwrap_or_default();
         let is_starting = matches!(&*reason, "" | "ContainerCreating" | "PodInitializing");
-        let own = waiting.message.clone().filter(|_| !is_starting);
-        return match (is_starting, failure.or(own)) {
+        let text = waiting.message.clone().filter(|_| !is_starting);
+        return match (is_starting, failure.or(text)) {
             (true, None) => (
                 PodState::Pending,
                 Some("the node starts the pod".to_owned()),
@@ -222,7 +250,7 @@ fn state_of(
     )
 }
 
-/// The last line of a message that says something: a container's is the end of its log.
+/// The last line of a message with any text: a container's is the end of its log.
 fn shortened(message: &str) -> String {
     let mut lines = message.lines().rev().map(str::trim);
     let line = lines.find(|line| !line.is_empty()).unwrap_or_default();

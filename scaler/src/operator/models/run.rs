@@ -42,7 +42,7 @@ const TEMPLATE: &str = "tetris-model";
 const ROLE: &str = "tetris-scaler-models";
 /// Timeout of one write. No write begins with less of the lease left.
 const REQUEST: Duration = Duration::from_secs(5);
-/// Number of models that are written concurrently.
+/// Number of models written concurrently.
 const AT_ONCE: usize = 8;
 /// Waits of a model after an error, doubled with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -64,13 +64,13 @@ pub(in crate::operator) async fn follow(
     inventories: &Mutex<Inventories>,
 ) {
     let changed = Notify::new();
-    let own = ModelWatches::default();
+    let caches = ModelWatches::default();
     let mut applier = ModelApplier::new(operator);
     let passes = async {
         loop {
             drop(timeout(operator.options.interval, changed.notified()).await);
             if operator.leadership.leads()
-                && let Some(due) = due(&own, watches, inventories)
+                && let Some(due) = due(&caches, watches, inventories)
             {
                 applier.carry_out(due).await;
             }
@@ -78,7 +78,7 @@ pub(in crate::operator) async fn follow(
         }
     };
     tokio::select! {
-        () = own.run(operator, &changed) => tracing::error!("a watch of models has ended"),
+        () = caches.run(operator, &changed) => tracing::error!("a watch of models has ended"),
         () = passes => {}
     }
 }
@@ -137,14 +137,18 @@ struct Due {
     actions: Vec<Action>,
 }
 
-/// What is due for each model; `None` before all lists are complete.
+/// Writes due for each model; `None` before all lists are complete.
 fn due(
-    own: &ModelWatches,
+    caches: &ModelWatches,
     watches: &Watches,
     inventories: &Mutex<Inventories>,
 ) -> Option<Vec<Due>> {
-    let (models, servers, pods) = (own.models.all()?, own.servers.all()?, own.pods.all()?);
-    let templates = own.templates.all()?;
+    let (models, servers, pods) = (
+        caches.models.all()?,
+        caches.servers.all()?,
+        caches.pods.all()?,
+    );
+    let templates = caches.templates.all()?;
     let (nodes, functions) = (watches.nodes.all()?, watches.functions.all()?);
     let (deployments, instances) = (watches.deployments.all()?, watches.pods.all()?);
     let inventories = inventories.lock();

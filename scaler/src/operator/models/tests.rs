@@ -1,4 +1,4 @@
-//! What is due for models.
+//! Writes due for models.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::decide::{Action, Facts, decide};
-use super::records::{KeeperPod, ModelRecord, PodState, ServerRecord};
+use super::records::{KeeperPod, ModelRecord, PodState, ServerRecord, check};
 use super::server::{Server, server};
 use crate::nodes::KeptModel;
 use crate::operator::records::NodeRecord;
-use crate::resources::ModelStatus;
+use crate::resources::{ModelSpec, ModelStatus};
 use crate::state::Key;
 
 /// A cluster with models, as the API server has it.
@@ -563,4 +563,26 @@ fn pods_say_how_far_they_are_and_what_is_wrong() {
     }
     let long = json!({"terminated": {"exitCode": 1, "message": "ä".repeat(4096)}});
     assert_eq!(pod(&container(long, json!({}))).message.unwrap().len(), 512);
+}
+
+#[test]
+fn fields_that_no_schema_checks_are_checked() {
+    let spec = |change: fn(&mut ModelSpec)| {
+        let mut spec = ModelSpec::default();
+        change(&mut spec);
+        check(&spec).map_err(|problem| problem.to_string())
+    };
+    assert_eq!(spec(|spec| spec.memory = Some("2Gi".to_owned())), Ok(()));
+    let wrong = spec(|spec| spec.memory = Some("much".to_owned())).unwrap_err();
+    assert!(
+        wrong.starts_with("`spec.memory`: found \"much\""),
+        "{wrong}"
+    );
+    let named = |name: &str, value: &str| ModelSpec {
+        environment: [(name.to_owned(), value.to_owned())].into(),
+        ..ModelSpec::default()
+    };
+    check(&named("HF_ENDPOINT", "http://hub")).unwrap();
+    check(&named("A=B", "")).unwrap_err();
+    check(&named("A", &"x".repeat(4097))).unwrap_err();
 }

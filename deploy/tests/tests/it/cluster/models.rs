@@ -74,13 +74,13 @@ fn bring(python: &str) -> Result<()> {
     let hub = ["wait", "-n", NAMESPACE, "pod/hub", ready, "--timeout=120s"];
     Kubectl.run(&hub)?;
 
-    // Pods that come first wait, and the namespace that does not let the operator write is told how it does.
+    // Pods that come first wait, and the status has the command by which a namespace lets the operator write.
     let first = Applied::new("the first reader", reader("first", "default", python))?;
     let models = Applied::new("the models", models())?;
     wait_for("the missing right to be said", || {
         let message = condition(MODEL)?["message"].clone();
-        let says = text(&message).contains("--clusterrole=tetris-scaler-models");
-        ensure!(says, "{message}");
+        let has_command = text(&message).contains("--clusterrole=tetris-scaler-models");
+        ensure!(has_command, "{message}");
         Ok(())
     })?;
     let _binding = Applied::new("the right to write", binding())?;
@@ -146,7 +146,7 @@ fn require_status() -> Result<()> {
     Ok(())
 }
 
-/// A model that its source does not have is retried, and says why.
+/// A model that its source does not have is retried, with the reason in its status.
 fn require_failure() -> Result<()> {
     wait_for("the failure to be said", || {
         let ready = condition("absent")?;

@@ -281,7 +281,7 @@ fn require_a_bound_scaler(scaler: &Account) -> Result<()> {
         let objects = without_owners(objects);
         let applied = Applied::new("victims", objects)?;
         let tried = match namespace {
-            OPEN => require_its_own_objects(scaler),
+            OPEN => require_its_own_objects(scaler).and_then(|()| require_its_models(scaler)),
             _ => require_nothing(scaler),
         };
         tried?;
