@@ -403,7 +403,14 @@ fn require_its_own_objects(scaler: &Account) -> Result<()> {
 fn require_its_models(scaler: &Account) -> Result<()> {
     let servers = format!("/apis/apps/v1/namespaces/{OPEN}/daemonsets");
     let template = Kubectl.json(&["get", "podtemplate", "tetris-model", "-n", SYSTEM])?;
-    let server = attacks::model_server(OPEN, &template);
+    let model = json!({
+        "apiVersion": "tetris.dev/v1alpha1", "kind": "Model",
+        "metadata": {"name": "m", "namespace": OPEN}, "spec": {"source": "hf://org/m"},
+    });
+    let _model = Applied::new("the model", Objects(vec![model]))?;
+    let model = Kubectl.json(&["get", "model", "m", "-n", OPEN])?;
+    let mut server = attacks::model_server(OPEN, &template);
+    server["metadata"]["ownerReferences"][0]["uid"] = model["metadata"]["uid"].clone();
     scaler.require_no_right("a DaemonSet", scaler.create(&servers, &server))?;
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -418,10 +425,7 @@ fn require_its_models(scaler: &Account) -> Result<()> {
     wait_for("the right for models", || {
         scaler.require_allowed("its own DaemonSet", scaler.create(&servers, &server))
     })?;
-    let _server = Applied {
-        what: "the DaemonSet",
-        objects: Objects(vec![server.clone()]),
-    };
+    let _server = Applied::new("the DaemonSet", Objects(vec![server.clone()]))?;
     let stored = Kubectl.json(&["get", "daemonset", "m-0a1b2c3d4e", "-n", OPEN])?;
     let path = format!("{servers}/m-0a1b2c3d4e");
     for (what, spoil) in attacks::of_a_model_server() {
