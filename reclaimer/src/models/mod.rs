@@ -155,7 +155,7 @@ impl KeptModels {
         }
     }
 
-    /// All models with their furthest keepers, at most [`SHOWN`].
+    /// All models with their furthest keepers, at most 256.
     pub fn list(&self) -> Vec<KeptStatus> {
         let registry = self.locked();
         let keys: BTreeSet<&ModelKey> = registry

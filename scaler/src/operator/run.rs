@@ -52,7 +52,12 @@ impl Operator {
                 self.measure(&shared),
                 gateway_loads::follow(&self, &shared),
                 self.place(&shared),
-                Box::pin(models::follow(&self, &shared.watches, &shared.inventories)),
+                Box::pin(models::follow(
+                    &self,
+                    &shared.watches,
+                    &shared.inventories,
+                    &shared.ordered
+                )),
             );
         };
         tokio::select! {
@@ -201,7 +206,8 @@ impl Operator {
                 continue;
             };
             let now = shared.clock();
-            let steps = steps(&observed, &mut memory, &self.options.settings, now);
+            let mut steps = steps(&observed, &mut memory, &self.options.settings, now);
+            shared.ordered.hold_back(&mut steps, &observed);
             if self.leadership.leads() && !steps.is_empty() {
                 let span = tracing::debug_span!("place", steps = steps.len());
                 placer

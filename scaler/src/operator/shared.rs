@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::health::{Failing, Troubles, troubles};
 use super::history::History;
 use super::loads::Loads;
+use super::models::OrderedModels;
 use super::observed::{FunctionInput, Observed};
 use super::prepare::{Preparations, Prepared, Unprepared};
 use super::records::FunctionRecord;
@@ -36,6 +37,7 @@ pub(super) struct Shared {
     pub(super) loads: Loads,
     pub(super) gateways: GatewayLoads,
     pub(super) inventories: Arc<Mutex<Inventories>>,
+    pub(super) ordered: OrderedModels,
     pub(super) changed: Notify,
     /// Notified when a pass must be made at once.
     pub(super) woken: Notify,
@@ -69,6 +71,7 @@ impl Shared {
             loads: Loads::new(interval.saturating_mul(LEAST_WINDOW)),
             gateways: GatewayLoads::default(),
             inventories: poller.latest(),
+            ordered: OrderedModels::default(),
             changed: Notify::new(),
             woken: Notify::new(),
             unasked: Notify::new(),

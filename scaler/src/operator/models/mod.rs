@@ -16,6 +16,7 @@
 
 mod decide;
 mod nodes;
+mod ordered;
 mod records;
 mod run;
 mod server;
@@ -23,4 +24,5 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub(super) use ordered::OrderedModels;
 pub(super) use run::follow;

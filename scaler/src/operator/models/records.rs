@@ -255,5 +255,7 @@ fn shortened(message: &str) -> String {
     let mut lines = message.lines().rev().map(str::trim);
     let line = lines.find(|line| !line.is_empty()).unwrap_or_default();
     let end = line.floor_char_boundary(MESSAGE);
-    line.get(..end).unwrap_or_default().to_owned()
+    let line = line.get(..end).unwrap_or_default();
+    // As the command begins it.
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::decide::{Action, Facts, decide};
+use super::ordered::OrderedModels;
 use super::records::{KeeperPod, ModelRecord, ServerRecord};
 use crate::labels;
 use crate::lease::Leadership;
@@ -62,6 +63,7 @@ pub(in crate::operator) async fn follow(
     operator: &Operator,
     watches: &Watches,
     inventories: &Mutex<Inventories>,
+    ordered: &OrderedModels,
 ) {
     let changed = Notify::new();
     let caches = ModelWatches::default();
@@ -69,6 +71,7 @@ pub(in crate::operator) async fn follow(
     let passes = async {
         loop {
             drop(timeout(operator.options.interval, changed.notified()).await);
+            ordered.set(caches.ordered());
             if operator.leadership.leads()
                 && let Some(due) = due(&caches, watches, inventories)
             {
@@ -84,6 +87,23 @@ pub(in crate::operator) async fn follow(
 }
 
 impl ModelWatches {
+    /// Nodes that models are given, by their DaemonSets.
+    fn ordered(&self) -> BTreeMap<Key, Option<BTreeSet<String>>> {
+        let servers = self.servers.all().unwrap_or_default();
+        let mut ordered = BTreeMap::new();
+        for server in servers.values().filter(|server| server.owner.is_some()) {
+            let model = Key::new(server.key.namespace.clone(), server.model.clone());
+            let nodes = ordered
+                .entry(model)
+                .or_insert_with(|| Some(BTreeSet::new()));
+            match (nodes.as_mut(), &server.nodes) {
+                (Some(all), Some(more)) => all.extend(more.iter().cloned()),
+                _ => *nodes = None,
+            }
+        }
+        ordered
+    }
+
     async fn run(&self, operator: &Operator, changed: &Notify) {
         let client = &operator.client;
         let config = || Config::default().page_size(PAGE);

@@ -10,10 +10,16 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::decide::{Action, Facts, decide};
+use super::ordered::OrderedModels;
 use super::records::{KeeperPod, ModelRecord, PodState, ServerRecord, check};
 use super::server::{Server, server};
 use crate::nodes::KeptModel;
-use crate::operator::records::NodeRecord;
+use crate::operator::observed::Observed;
+use crate::operator::placing::Step;
+use crate::operator::prepare::Unprepared;
+use crate::operator::records::{FunctionRecord, Instance, NodeRecord, PodRecord};
+use crate::operator::shared::unmeasured;
+use crate::placement::Gate;
 use crate::resources::{ModelSpec, ModelStatus};
 use crate::state::Key;
 
@@ -520,12 +526,12 @@ fn pods_say_how_far_they_are_and_what_is_wrong() {
         (
             container(running, failed.clone()),
             PodState::Pulling,
-            Some("error: 401: give a token"),
+            Some("401: give a token"),
         ),
         (
             container(crashed.clone(), failed),
             PodState::Failed,
-            Some("error: 401: give a token"),
+            Some("401: give a token"),
         ),
         (
             container(crashed, killed),
@@ -585,4 +591,65 @@ fn fields_that_no_schema_checks_are_checked() {
     check(&named("HF_ENDPOINT", "http://hub")).unwrap();
     check(&named("A=B", "")).unwrap_err();
     check(&named("A", &"x".repeat(4097))).unwrap_err();
+}
+
+#[test]
+fn gates_towards_planned_nodes_wait_for_their_model_to_be_given_to_the_node() {
+    let function = json!({
+        "apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction",
+        "metadata": {"name": "f", "namespace": "blue", "uid": "uid-f"},
+        "spec": {
+            "profile": "p", "slo": {"latencyMillis": 100}, "load": {"static": {"requestsPerSecond": 1}},
+            "model": "llama", "template": {"spec": {"containers": [{"name": "server", "image": "server"}]}},
+        },
+    });
+    let record = FunctionRecord::read(serde_json::from_value::<DynamicObject>(function).unwrap());
+    assert_eq!(
+        record.function.as_ref().unwrap().model.as_deref(),
+        Some("llama")
+    );
+    let instance = Instance {
+        function: "f".to_owned(),
+        ..Instance::default()
+    };
+    let pod = PodRecord {
+        key: key("f-0"),
+        instance: Some(instance),
+        ..PodRecord::default()
+    };
+    let observed = Observed {
+        functions: vec![unmeasured(
+            &Arc::new(record),
+            Err(Unprepared::NoProfile("p".to_owned())),
+        )],
+        pods: Arc::new([(key("f-0"), Arc::new(pod))].into()),
+        ..Observed::default()
+    };
+    let ordered = OrderedModels::default();
+    let opens = |node: Option<&str>, reason: &'static str, waited_ms: u64| {
+        let mut steps = vec![Step::Open {
+            pod: key("f-0"),
+            gate: Gate::default(),
+            node: node.map(str::to_owned),
+            gpu: None,
+            reason,
+            waited_ms,
+        }];
+        ordered.hold_back(&mut steps, &observed);
+        !steps.is_empty()
+    };
+    let set = |nodes: Option<&[&str]>| {
+        let nodes = nodes.map(|nodes| nodes.iter().map(|node| (*node).to_owned()).collect());
+        ordered.set([(key("llama"), nodes)].into());
+    };
+    // No such model, and one for all nodes.
+    assert!(opens(Some("node-1"), "planned", 0));
+    set(None);
+    assert!(opens(Some("node-1"), "planned", 0));
+    set(Some(&["node-0"]));
+    assert!(!opens(Some("node-1"), "planned", 0));
+    assert!(opens(Some("node-0"), "planned", 0));
+    // Pods without a plan, and pods that have waited long, do not depend on it.
+    assert!(opens(None, "unplanned", 0) && opens(Some("node-1"), "chosen", 0));
+    assert!(opens(Some("node-1"), "planned", 5_000));
 }
