@@ -85,6 +85,27 @@ fn a_deployment_has_all_that_an_instance_needs() {
 }
 
 #[test]
+fn a_model_of_the_function_and_models_of_the_template_lie_beside_the_store() {
+    let named = |model: &str| json!({"driver": "csi.tetris.dev", "readOnly": true, "volumeAttributes": {"content": "model", "model": model}});
+    let mut function = edited("/spec/model", "llama".into());
+    let pods = &mut function["spec"]["template"]["spec"];
+    pods["volumes"] = json!([{"name": "draft", "csi": named("draft")}]);
+    let deployment = &applied(&mut loaded(&function, 15_000))[0];
+    let pods = &deployment["spec"]["template"]["spec"];
+    let volumes = json!([
+        {"name": "draft", "csi": named("draft")},
+        {"name": "tetris-store", "csi": {"driver": "csi.tetris.dev", "readOnly": true}},
+        {"name": "tetris-model", "csi": named("llama")},
+    ]);
+    assert_eq!(pods["volumes"], volumes);
+    let mounts = json!([
+        {"name": "tetris-store", "mountPath": "/run/tetris/store", "readOnly": true},
+        {"name": "tetris-model", "mountPath": "/models/llama", "readOnly": true},
+    ]);
+    assert_eq!(pods["containers"][0]["volumeMounts"], mounts);
+}
+
+#[test]
 fn what_the_template_has_stays() {
     let template = json!({
         "metadata": {"labels": {"app": "x"}, "annotations": {"note": "y"}},
