@@ -8,7 +8,7 @@ use serde_json::Value;
 use tetris_deploy_tests::files;
 use tetris_deploy_tests::kustomize::{RENDERED, WITH_SCALER};
 use tetris_deploy_tests::objects::{Objects, list, pairs, text, texts};
-use tetris_scaler::resources::{InferenceFunction, ModelProfile, crds_yaml, parse};
+use tetris_scaler::resources::{InferenceFunction, Model, ModelProfile, crds_yaml, parse};
 
 const CRDS: &str = "base/scaler/crds.yaml";
 
@@ -69,6 +69,29 @@ fn functions_and_profiles_of_samples_are_right_and_belong_together() {
         }
     }
     assert!(functions >= 2, "{functions}");
+}
+
+/// Volumes of models name a `Model` beside them.
+#[test]
+fn models_of_samples_are_right_and_pods_mount_them() {
+    let objects = Objects::golden("sample-model");
+    let models: Vec<Model> = objects
+        .all("Model")
+        .map(|object| parse(object.clone()).unwrap())
+        .collect();
+    let names: Vec<_> = models
+        .iter()
+        .map(|model| model.metadata.name.as_deref())
+        .collect();
+    let pods = objects.pods();
+    let volumes = pods.iter().flat_map(|pods| list(&pods.spec["volumes"]));
+    let mounted: Vec<_> = volumes
+        .map(|volume| &volume["csi"]["volumeAttributes"])
+        .filter(|attributes| attributes["content"] == "model")
+        .map(|attributes| attributes["model"].as_str())
+        .collect();
+    assert!(!mounted.is_empty());
+    assert_eq!(mounted, names);
 }
 
 fn deployment(objects: &Objects) -> (&Value, &Value) {

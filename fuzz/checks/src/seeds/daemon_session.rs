@@ -100,7 +100,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             greeted().say(KEEP_MODEL).hear(),
         ),
         (
-            "valid-mount-from-a-client",
+            "hostile-mount-from-a-client",
             greeted().say_with(SERVE_MODEL, &[MODEL], 0).hear(),
         ),
         ("valid-memory-not-sealed", publish(&[MODEL])),
