@@ -164,6 +164,11 @@ impl ShownFolder {
         Ok(Self { folder, tree })
     }
 
+    /// The folder.
+    pub fn model(&self) -> &ModelFolder {
+        &self.folder
+    }
+
     /// Answers for a mount, by its descriptor of `/dev/fuse`, with `threads`, until the mount ends.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ impl CsiDriver {
                     }
                 }
                 ModelState::Absent => {
-                    "no pod of the namespace\'s service account keeps it here; is there a Model of this name, for this node and service account?".to_owned()
+                    "no pod of the namespace's service account keeps it here; is there a Model of this name, for this node and service account?".to_owned()
                 }
                 ModelState::Failed { problem } => problem,
                 ModelState::Pulling {
@@ -66,16 +66,11 @@ impl CsiDriver {
                 } => progress(done, total, bytes_per_second),
             };
             if Instant::now() >= deadline {
-                let model = question.model;
                 let error = VolumeError::Waiting {
-                    model,
+                    model: question.model,
                     progress: waiting,
                 };
-                return Err(
-                    logged::<()>(PUBLISH, Err(error)).map_or_else(Status::from, |()| {
-                        Status::internal("a wait that ended without an error")
-                    }),
-                );
+                return logged(PUBLISH, Err(error)).map_err(Status::from);
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -113,7 +108,7 @@ fn progress(done: u64, total: u64, bytes_per_second: u64) -> String {
 }
 
 impl DriverParts {
-    /// The model of the pod\'s domain, as the broker knows it.
+    /// The model of the pod's domain, as the broker knows it.
     fn model_question(
         &self,
         wish: &Publish,
@@ -148,7 +143,7 @@ impl DriverParts {
         })
     }
 
-    /// Mounts the model at the pod\'s target. Returns the reason that it was not possible now, if there is one.
+    /// Mounts the model at the pod's target. Returns the reason that it was not possible now, if there is one.
     fn publish_model(
         &self,
         wish: &Publish,
@@ -218,7 +213,7 @@ impl DriverParts {
     }
 }
 
-/// Attaches a mount of the model with this number at a pod\'s target. One of before, of a pod that answers no more, goes.
+/// Attaches a mount of the model with this number at a pod's target. One of before, of a pod that answers no more, goes.
 fn attach(target: &TargetDirectory, tree: &OwnedFd, number: u64) -> Result<(), VolumeError> {
     target.make()?;
     if let Some((entry, root)) = target.mounted()? {

@@ -8,10 +8,9 @@ use clap::Args;
 use serde_json::json;
 use tetris_agent::daemon::{DaemonClient, DaemonError, ModelKeeper, PassedMount};
 use tetris_agent::store_location::StoreLocation;
-use tetris_agent::{Agent, LoadOptions, ProgressFn};
+use tetris_agent::{Agent, ProgressFn};
 use tetris_delivery::{PullOptions, PullReport, SourceName};
-use tetris_folder::{ModelFolder, ShownFolder};
-use tetris_store_layout::{Store, TrustDomain};
+use tetris_folder::ShownFolder;
 use tetris_units::size::Bytes;
 use tetris_wire::daemon::{ModelReport, ModelStage, is_model_name};
 
@@ -19,7 +18,7 @@ use super::error::{Error, Result};
 use super::exit::Code;
 use super::interruption::{Interruption, end_by, end_well};
 use super::loading::lossy;
-use super::mount::open_object;
+use super::mount::{open_folder, open_object, threads};
 use super::output::{self, Output};
 use super::pull::{FetchArgs, Fetching};
 use super::size::counted;
@@ -94,8 +93,7 @@ pub(crate) fn run(args: &KeepArgs, location: &StoreLocation, out: &mut Output) -
             return Err(error);
         }
     };
-    let (files, bytes) = (folder.file_count(), folder.bytes());
-    let folder = Arc::new(ShownFolder::new(folder)?);
+    let (files, bytes) = (folder.model().file_count(), folder.model().bytes());
     interruption.set_holding();
     state.set_present(bytes, folder);
     if let Some(port) = args.ready_port {
@@ -147,7 +145,7 @@ fn bring(
     source: &SourceName,
     options: &PullOptions,
     state: &Arc<KeeperState>,
-) -> Result<(PullReport, ModelFolder)> {
+) -> Result<(PullReport, Arc<ShownFolder>)> {
     let fetching = Fetching {
         agent,
         interruption,
@@ -164,34 +162,15 @@ fn bring(
     loop {
         attempt += 1;
         let report = fetching.run_counted(source, options, counted, tetris_delivery::pull)?;
-        match open(agent, source) {
-            Ok(folder) => return Ok((report, folder)),
+        // An error of the files' names ends all attempts: another pull brings the same.
+        match open_folder(agent, source) {
+            Ok(folder) => return Ok((report, Arc::new(ShownFolder::new(folder)?))),
             Err(error) if attempt < ATTEMPTS => {
                 tracing::warn!(%error, "the model is not whole in the store; pulling it again");
             }
             Err(error) => return Err(error),
         }
     }
-}
-
-fn open(agent: &Agent, source: &SourceName) -> Result<ModelFolder> {
-    let store = store_of(agent)?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let publisher = agent.node_publisher(&LoadOptions::default());
-    let domains =
-        publisher.map_or_else(|| vec![TrustDomain::Owner], |publisher| publisher.domains());
-    Ok(ModelFolder::open(
-        &source.stored_name(),
-        &domains,
-        store,
-        threads,
-    )?)
-}
-
-fn store_of(agent: &Agent) -> Result<&Store> {
-    agent
-        .store()
-        .ok_or_else(|| Error::message(Code::NoStore, "the store is gone"))
 }
 
 /// Accepts connections, and closes them: that they can be had is all that a probe asks.
@@ -356,9 +335,8 @@ impl Reporter {
         drop(kept);
         let (state, agent) = (Arc::clone(&self.state), self.agent.clone());
         let serve = move || {
-            let threads = std::thread::available_parallelism().map_or(1, usize::from);
             let opener = Box::new(move |object: &_| open_object(&agent, object));
-            if let Err(error) = folder.serve(device, threads, opener) {
+            if let Err(error) = folder.serve(device, threads(), opener) {
                 tracing::warn!(mount, %error, "a mount has ended");
             }
             state.locked().mounts.retain(|served| *served != mount);

@@ -40,15 +40,8 @@ pub(crate) struct MountArgs {
 pub(crate) fn run(args: &MountArgs, location: &StoreLocation, out: &mut Output) -> Result {
     let source: SourceName = args.source.parse()?;
     let agent = Agent::open_at(location)?;
-    let store = agent.store().ok_or_else(|| {
-        let message = "there is no store; make one with `tetris init`, and pull the model";
-        Error::message(Code::NoStore, message)
-    })?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let publisher = agent.node_publisher(&LoadOptions::default());
-    let domains =
-        publisher.map_or_else(|| vec![TrustDomain::Owner], |publisher| publisher.domains());
-    let folder = ModelFolder::open(&source.stored_name(), &domains, store, threads)?;
+    let threads = threads();
+    let folder = open_folder(&agent, &source)?;
     let (files, bytes) = (folder.file_count(), folder.bytes());
     let interruption = Interruption::watch(&agent)?;
     interruption.set_holding();
@@ -85,6 +78,24 @@ pub(crate) fn run(args: &MountArgs, location: &StoreLocation, out: &mut Output) 
         ));
     }
     Ok(mounted.serve()?)
+}
+
+/// Threads for the parts of a folder: one per core.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The folder of a pulled model, by the word of this process's domain or the store's owner.
+pub(crate) fn open_folder(agent: &Agent, source: &SourceName) -> Result<ModelFolder> {
+    let store = agent.store().ok_or_else(|| {
+        let message = "there is no store; make one with `tetris init`, and pull the model";
+        Error::message(Code::NoStore, message)
+    })?;
+    let publisher = agent.node_publisher(&LoadOptions::default());
+    let domains =
+        publisher.map_or_else(|| vec![TrustDomain::Owner], |publisher| publisher.domains());
+    let name = source.stored_name();
+    Ok(ModelFolder::open(&name, &domains, store, threads())?)
 }
 
 /// The file of an object, for a kernel that reads it by itself.

@@ -79,7 +79,7 @@ impl Node {
         self.host.target(pod)
     }
 
-    /// The kubelet\'s request for a volume of the model.
+    /// The kubelet's request for a volume of the model.
     fn wish(&self, pod: &str, account: &str) -> NodePublishVolumeRequest {
         let mut request = request(&self.target(pod), "blue");
         let context = &mut request.volume_context;
@@ -144,7 +144,7 @@ struct Kept {
     mount_ended: Receiver<bool>,
 }
 
-/// Answers as the daemon on the socket of the namespace\'s store.
+/// Answers as the daemon on the socket of the namespace's store.
 fn serve(host: &Host, driver: &Driver, stopped: oneshot::Receiver<()>) {
     let name = format!("blue.{}", uid_of("blue", 1));
     let root = host.tmpfs().join(&name);

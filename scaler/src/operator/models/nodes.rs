@@ -43,7 +43,6 @@ pub(super) fn nodes_for(
     } else {
         BTreeSet::new()
     };
-    let of_functions = chosen.len();
     let mut others: Vec<_> = matching
         .iter()
         .filter(|node| !chosen.contains(&node.name) && !node.is_lost)
@@ -52,7 +51,6 @@ pub(super) fn nodes_for(
     others.sort_by_key(|node| {
         let name = node.name.as_str();
         Reverse((
-            known.given.contains(name) && known.present.contains(name),
             known.present.contains(name),
             known.given.contains(name),
             node.accepts_new,
@@ -61,7 +59,6 @@ pub(super) fn nodes_for(
     });
     let count = wanted.count.unwrap_or(0) as usize;
     chosen.extend(others.iter().take(count).map(|node| node.name.clone()));
-    debug_assert!(chosen.len() <= of_functions + count);
     Some(chosen)
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -27,7 +26,7 @@ use crate::labels;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::nodes::Inventories;
-use crate::operator::apply::ApplyError;
+use crate::operator::apply::{ApplyError, BackOff, within};
 use crate::operator::cache::Cache;
 use crate::operator::outage::Outage;
 use crate::operator::parts::{LEAST, Operator};
@@ -41,13 +40,8 @@ const PAGE: u32 = 500;
 const TEMPLATE: &str = "tetris-model";
 /// The right to write that a namespace grants for its models.
 const ROLE: &str = "tetris-scaler-models";
-/// Timeout of one write. No write begins with less of the lease left.
-const REQUEST: Duration = Duration::from_secs(5);
 /// Number of models written concurrently.
 const AT_ONCE: usize = 8;
-/// Waits of a model after an error, doubled with each further one.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const MOST_WAIT: Duration = Duration::from_mins(2);
 
 /// Caches of what only models have.
 #[derive(Debug, Clone, Default)]
@@ -227,8 +221,7 @@ struct ModelApplier {
     recorder: Recorder,
     leadership: Leadership,
     metrics: Arc<Metrics>,
-    /// Errors in a row of a model, and when it is tried again.
-    waiting: BTreeMap<Key, (u32, Instant)>,
+    waiting: BackOff,
 }
 
 impl ModelApplier {
@@ -239,19 +232,17 @@ impl ModelApplier {
             recorder: Recorder::new(operator.client.clone(), reporter),
             leadership: operator.leadership.clone(),
             metrics: Arc::clone(&operator.metrics),
-            waiting: BTreeMap::new(),
+            waiting: BackOff::default(),
         }
     }
 
     async fn carry_out(&mut self, due: Vec<Due>) {
         let now = Instant::now();
         let models: BTreeSet<&Key> = due.iter().map(|due| &due.record.key).collect();
-        self.waiting.retain(|key, _| models.contains(key));
+        self.waiting.retain(|key| models.contains(key));
         let this = &*self;
-        let is_due = |due: &Due| {
-            let waiting = this.waiting.get(&due.record.key);
-            !due.actions.is_empty() && waiting.is_none_or(|(_, until)| *until <= now)
-        };
+        let is_due =
+            |due: &Due| !due.actions.is_empty() && this.waiting.is_due(&due.record.key, now);
         let writes = due.into_iter().filter(is_due).map(|due| async move {
             let done = this.model(&due).await;
             (due.record.key.clone(), done)
@@ -262,31 +253,21 @@ impl ModelApplier {
             .await;
         for (key, done) in done {
             match done {
-                Ok(()) => drop(self.waiting.remove(&key)),
+                Ok(()) => self.waiting.succeeded(&key),
                 Err(error) if error.is_harmless() => tracing::debug!(model = %key, "{error}"),
                 Err(error) => {
                     tracing::warn!(model = %key, "{error}");
                     self.metrics.failed(error.class());
-                    self.wait(key);
+                    self.waiting.failed(key);
                 }
             }
         }
     }
 
-    fn wait(&mut self, key: Key) {
-        let errors = self.waiting.get(&key).map_or(0, |(errors, _)| *errors);
-        let span = FIRST_WAIT.saturating_mul(1_u32.checked_shl(errors).unwrap_or(u32::MAX));
-        let span = span.min(MOST_WAIT).mul_f64(rand::random_range(0.5..1.0));
-        let now = Instant::now();
-        let until = now.checked_add(span).unwrap_or(now);
-        self.waiting
-            .insert(key, (errors.saturating_add(1).min(16), until));
-    }
-
     /// Executes the writes for a model, in their order. One that fails is reported in its status.
     async fn model(&self, due: &Due) -> Result<(), ApplyError> {
         for action in &due.actions {
-            let written = self.within(self.act(&due.record, action)).await;
+            let written = within(&self.leadership, self.act(&due.record, action)).await;
             let Err(error) = written else { continue };
             if !error.is_harmless() && !matches!(action, Action::Status(_)) {
                 self.report_failure(&due.record, &error).await;
@@ -294,18 +275,6 @@ impl ModelApplier {
             return Err(error);
         }
         Ok(())
-    }
-
-    async fn within<T>(
-        &self,
-        write: impl Future<Output = Result<T, ApplyError>>,
-    ) -> Result<T, ApplyError> {
-        let remaining = self.leadership.remaining();
-        if remaining.is_none_or(|left| left < REQUEST) {
-            return Err(ApplyError::NotLeading);
-        }
-        let written = timeout(REQUEST, write).await;
-        written.unwrap_or(Err(ApplyError::Timeout { limit: REQUEST }))
     }
 
     async fn act(&self, record: &ModelRecord, action: &Action) -> Result<(), ApplyError> {
@@ -427,7 +396,7 @@ impl ModelApplier {
         }];
         status.observed_generation = Some(record.generation);
         if status != record.status
-            && let Err(error) = self.within(self.status(&record.key, &status)).await
+            && let Err(error) = within(&self.leadership, self.status(&record.key, &status)).await
         {
             tracing::debug!(model = %record.key, "status: {error}");
         }
