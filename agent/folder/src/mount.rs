@@ -189,7 +189,7 @@ impl ShownFolder {
         let notifier = Arc::clone(&mount.notifier);
         let session = Session::from_fd(mount, device, SessionACL::All, config).map_err(failed)?;
         let _first = notifier.set(session.notifier());
-        session.run().map_err(failed)
+        or_ended(session.run()).map_err(failed)
     }
 }
 
@@ -208,8 +208,16 @@ impl Mounted {
     /// When the kernel cannot be talked with.
     pub fn serve(self) -> Result<(), FolderError> {
         let path = self.path;
-        let served = self.session.run();
-        served.map_err(|source| FolderError::Serve { path, source })
+        or_ended(self.session.run()).map_err(|source| FolderError::Serve { path, source })
+    }
+}
+
+/// The end of a session, which is no error when the mount has gone. The kernel reports that as `ENODEV`, which ends
+/// a session well, or as `ECONNABORTED` to a thread that was taking a request, e.g. the last release of a file.
+fn or_ended(served: io::Result<()>) -> io::Result<()> {
+    match served {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+        served => served,
     }
 }
 
