@@ -14,7 +14,7 @@ from fakes import FakeEngine, Gate
 from serving import HANGS_S, Client, Serving, values_request, wait_until
 
 from tetris_instance import body, connection, protocol, request
-from tetris_instance.connection import Connection
+from tetris_instance.connection import Connection, Reading
 from tetris_instance.errors import RequestError
 from tetris_instance.memory import Budget, memory_limit
 
@@ -124,11 +124,25 @@ def test_a_client_that_reads_slowly_is_answered(serving: Serving) -> None:
         )
         (slow,) = [connection for connection in open_connections(serving) if connection.unread]
         assert not slow.has_stalled(0.0) and not slow.has_stalled(LONG_S - 1)
-        before, found = slow.unread, 0
+        before = slow.unread
         while before - slow.unread < connection.LEAST_BYTES:
-            found += len(connected.recv(1 << 16))
+            assert connected.recv(1 << 16)
         assert not slow.has_stalled(LONG_S + 1)
-        assert slow.has_stalled(2 * LONG_S + 2)
+
+
+def test_a_client_must_take_enough_in_time() -> None:
+    reading, enough = Reading(), connection.LEAST_BYTES
+    assert not reading.has_stalled(10 * enough, 0.0)
+    # Too little, until the time is over.
+    assert not reading.has_stalled(9 * enough + 1, LONG_S)
+    assert reading.has_stalled(9 * enough + 1, LONG_S + 1)
+    # Enough: its time begins again.
+    assert not reading.has_stalled(9 * enough, LONG_S + 1)
+    assert not reading.has_stalled(8 * enough + 1, 2 * LONG_S + 1)
+    assert reading.has_stalled(8 * enough + 1, 2 * LONG_S + 2)
+    # All of it, and a longer answer after it.
+    assert not reading.has_stalled(0, 2 * LONG_S + 2)
+    assert not reading.has_stalled(enough, 9 * LONG_S)
 
 
 def test_answers_that_are_not_read_are_bounded_together(serving: Serving) -> None:

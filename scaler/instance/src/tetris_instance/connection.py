@@ -26,6 +26,21 @@ LEAST_BYTES = 64 << 10
 _UNREAD_SHARE = 1 / 8
 
 
+class Reading:
+    """Progress of a client that reads its answer, by the bytes that it has not taken at each look."""
+
+    def __init__(self) -> None:
+        self._since_s, self._unread = 0.0, 0
+
+    def has_stalled(self, unread: int, now: float) -> bool:
+        """Return true if the client has taken too little for too long."""
+        taken = self._unread - unread
+        if unread == 0 or taken < 0 or taken >= LEAST_BYTES or self._unread == 0:
+            self._since_s, self._unread = now, unread
+            return False
+        return now - self._since_s > READ_S
+
+
 class Connection(H11Protocol):
     """A connection that is closed when its client makes no progress."""
 
@@ -35,8 +50,7 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         #: Time since which a head is awaited; `None` while a request is answered, and between requests.
         self._head_since: float | None = time.monotonic()
-        #: Time of the last progress of the client's reading, and the bytes that were unread then.
-        self._read_since, self._unread_then = 0.0, 0
+        self._reading = Reading()
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
 
@@ -62,12 +76,7 @@ class Connection(H11Protocol):
         """Return true if the client has made no progress for too long. To be asked again and again."""
         if self._head_since is not None and now - self._head_since > HEAD_S:
             return True
-        unread = self.unread
-        taken = self._unread_then - unread
-        if unread == 0 or taken < 0 or taken >= LEAST_BYTES or self._unread_then == 0:
-            self._read_since, self._unread_then = now, unread
-            return False
-        return now - self._read_since > READ_S
+        return self._reading.has_stalled(self.unread, now)
 
     def _awaits_head(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
