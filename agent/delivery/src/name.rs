@@ -79,7 +79,8 @@ impl FromStr for SourceName {
 
 /// The repository in the rest of a name.
 fn hub(rest: &str) -> Result<SourceName, String> {
-    let (repo, revision) = rest.split_once('@').unwrap_or((rest, "main"));
+    // KServe writes the revision behind a colon.
+    let (repo, revision) = rest.split_once(['@', ':']).unwrap_or((rest, "main"));
     let is_part = |part: &str| {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         !part.is_empty() && part.bytes().all(allowed) && part.bytes().any(|byte| byte != b'.')
@@ -184,6 +185,7 @@ mod tests {
                 "hf://Qwen/Qwen3-8B@refs/pr/7",
                 "hf://Qwen/Qwen3-8B@refs/pr/7",
             ),
+            ("hf://Qwen/Qwen3-8B:9c925d6", "hf://Qwen/Qwen3-8B@9c925d6"),
             ("s3://bucket/models/x", "s3://bucket/models/x"),
             ("az://container", "az://container"),
             (

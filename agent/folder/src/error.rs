@@ -72,6 +72,14 @@ pub enum FolderError {
         /// The next step.
         remedy: &'static str,
     },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}; the model needs a directory that this user may write to, with room for it", path.display())]
+    Copy {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
     /// The folder cannot be unmounted.
     #[error("cannot unmount {}: {source}; unmount it with `umount`", path.display())]
     Unmount {

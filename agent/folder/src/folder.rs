@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use tetris_loader::{MapLimit, StoredFile, map_objects};
+use tetris_loader::{LoadFailure, MapLimit, StoredFile, map_objects, sidecar};
 use tetris_store_layout::{
     Access, Manifest, ManifestKind, Mapping, ObjectId, ObjectRef, Store, TrustDomain,
 };
@@ -169,6 +169,15 @@ impl FolderFile {
         }
         let header = self.header.as_deref().unwrap_or_default();
         Cow::Borrowed(part(header, offset, len))
+    }
+
+    /// The sidecar by which loads know the file; `None` for a file without tensors.
+    pub(crate) fn sidecar(&self) -> Option<Result<Vec<u8>, LoadFailure>> {
+        let stored = self.stored()?;
+        let modified = i64::try_from(self.entry.modified).unwrap_or(i64::MAX);
+        let is_model = stored.manifest.kind == ManifestKind::Safetensors;
+        let (size, manifest) = (self.entry.size, stored.manifest);
+        is_model.then(|| sidecar::encode_of(&stored, size, (modified, 0), manifest))
     }
 
     /// The file with its objects; `None` if it has none.

@@ -2,7 +2,8 @@
 //!
 //! A pull lists the files of a model in a [`FolderTable`], an object of the store (LAYOUT.md 3.8). A
 //! [`ModelFolder`] maps the objects of all of them, and composes the bytes of each file from its header and
-//! its tensors, which stay the only copy. `mount` serves it to other programs (feature `mount`).
+//! its tensors, which stay the only copy. `mount` serves it to other programs (feature `mount`), and
+//! [`ModelFolder::copy_to`] writes the files for programs that look for them elsewhere.
 
 #![deny(
     clippy::unwrap_used,
@@ -11,6 +12,7 @@
     clippy::panic
 )]
 
+mod copy;
 mod error;
 mod folder;
 mod header;

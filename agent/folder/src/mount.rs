@@ -22,7 +22,6 @@ use fuser::{
 };
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
-use tetris_loader::{LoadFailure, sidecar};
 use tetris_store_layout::{ManifestKind, ObjectRef};
 
 use crate::error::FolderError;
@@ -240,15 +239,6 @@ impl FolderFile {
         let manifest = self.stored()?.manifest;
         let whole = manifest.objects.first()?;
         (manifest.kind == ManifestKind::File).then_some(whole.object)
-    }
-
-    /// The sidecar by which loads know the file; `None` for a file without tensors.
-    fn sidecar(&self) -> Option<Result<Vec<u8>, LoadFailure>> {
-        let stored = self.stored()?;
-        let modified = i64::try_from(self.entry.modified).unwrap_or(i64::MAX);
-        let is_model = stored.manifest.kind == ManifestKind::Safetensors;
-        let (size, manifest) = (self.entry.size, stored.manifest);
-        is_model.then(|| sidecar::encode_of(&stored, size, (modified, 0), manifest))
     }
 }
 

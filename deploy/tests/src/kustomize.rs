@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 28] = [
+pub const RENDERED: [(&str, &str); 29] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
@@ -35,10 +35,11 @@ pub const RENDERED: [(&str, &str); 28] = [
     ("cluster-gateway", "tests/cluster/gateway"),
     ("cluster-older", "tests/cluster/older"),
     ("cluster-webhook", "tests/cluster/webhook"),
+    ("cluster-kserve", "tests/cluster/kserve"),
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 15] = [
+pub const INSTALLS: [&str; 16] = [
     "node",
     "webhook",
     "scaler",
@@ -54,10 +55,17 @@ pub const INSTALLS: [&str; 15] = [
     "cluster-gateway",
     "cluster-older",
     "cluster-webhook",
+    "cluster-kserve",
 ];
 
 /// Those of them that install the webhook.
-pub const WITH_WEBHOOK: [&str; 4] = ["webhook", "placement", "cluster-older", "cluster-webhook"];
+pub const WITH_WEBHOOK: [&str; 5] = [
+    "webhook",
+    "placement",
+    "cluster-older",
+    "cluster-webhook",
+    "cluster-kserve",
+];
 
 /// Those of them that install the scaler.
 pub const WITH_SCALER: [&str; 8] = [

@@ -18,13 +18,11 @@ use super::error::{Error, Result};
 use super::exit::Code;
 use super::interruption::{Interruption, end_by, end_well};
 use super::loading::lossy;
-use super::mount::{open_folder, open_object, threads};
+use super::mount::{open_object, threads};
 use super::output::{self, Output};
 use super::pull::{FetchArgs, Fetching};
 use super::size::counted;
 
-/// Attempts to open what was pulled: a full store may free a part of it before it is held.
-const ATTEMPTS: u32 = 3;
 /// Pauses between attempts to reach the daemon.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -158,19 +156,8 @@ fn bring(
             shown.report(now);
         })
     };
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let report = fetching.run_counted(source, options, counted, tetris_delivery::pull)?;
-        // An error of the files' names ends all attempts: another pull brings the same.
-        match open_folder(agent, source) {
-            Ok(folder) => return Ok((report, Arc::new(ShownFolder::new(folder)?))),
-            Err(error) if attempt < ATTEMPTS => {
-                tracing::warn!(%error, "the model is not whole in the store; pulling it again");
-            }
-            Err(error) => return Err(error),
-        }
-    }
+    let (report, folder) = fetching.bring(source, options, counted)?;
+    Ok((report, Arc::new(ShownFolder::new(folder)?)))
 }
 
 /// Accepts connections, and closes them: that they can be had is all that a probe asks.

@@ -27,6 +27,7 @@ mod model_row;
 mod mount;
 mod output;
 mod pages;
+mod place;
 mod present;
 mod progress;
 mod pull;
@@ -166,6 +167,17 @@ Examples:
   tetris keep hf://Qwen/Qwen3-8B --name qwen3-8b
   tetris keep s3://models/llama --name llama --ready-port 8080")]
     Keep(keep::KeepArgs),
+    /// Put the files of models into directories where a server looks for them
+    ///
+    /// Pulls the model at SOURCE as `tetris pull` does, and copies its files into DIR, with sidecars: programs with
+    /// the package map the shared tensors, and others read the files. It is KServe's storage initializer for
+    /// all sources of `tetris pull`. With tetris://NAME it copies nothing, and checks that DIR is a volume
+    /// that shows the model.
+    #[command(after_help = "\
+Examples:
+  tetris place hf://Qwen/Qwen3-8B /mnt/models
+  tetris place s3://models/base /mnt/models/base s3://models/adapter /mnt/models/adapter")]
+    Place(place::PlaceArgs),
     /// Write sidecars beside the models at a source, so that other nodes fetch only what they lack
     ///
     /// Pulls the safetensors files at SOURCE, a repository hf://, a bucket s3://, gs:// or az://, or a folder, and
@@ -287,6 +299,7 @@ fn run(cli: Cli, out: &mut Output) -> Result {
         Command::Pull(args) => pull::run(&args, &location, out),
         Command::Mount(args) => mount::run(&args, &location, out),
         Command::Keep(args) => keep::run(&args, &location, out),
+        Command::Place(args) => place::run(&args, &location, out),
         Command::Push(args) => push::run(&args, &location, out),
         Command::Exec(args) => exec::run(&args, &location),
         Command::Hash(args) => hash::run(&args, &location, out),

@@ -10,6 +10,7 @@ use tetris_delivery::{
     DEFAULT_CONNECTIONS, Destination, FileReport, PullError, PullOptions, PullReport,
     SourceListing, SourceName,
 };
+use tetris_folder::ModelFolder;
 use tetris_units::size::{self, Bytes};
 
 use super::error::{Error, Result};
@@ -17,12 +18,16 @@ use super::exit::Code;
 use super::failures::Failures;
 use super::interruption::Interruption;
 use super::loading::lossy;
+use super::mount::open_folder;
 use super::output::{self, Output};
 use super::progress::Bar;
 use super::size::counted;
 use super::table::{Side, Table};
 use super::time::took;
 use tetris_agent::store_location::StoreLocation;
+
+/// Attempts to open what was pulled: a full store may free a part of it before it is held.
+const ATTEMPTS: u32 = 3;
 
 /// Arguments of `pull`.
 #[derive(Debug, Args)]
@@ -161,6 +166,27 @@ impl Fetching<'_> {
         let report = work(source, destination, &options)?;
         self.interruption.end();
         Ok(report)
+    }
+
+    /// Pulls a model, and maps all of it. `counted` is as for [`Fetching::run_counted`].
+    pub(crate) fn bring(
+        &self,
+        source: &SourceName,
+        options: &PullOptions,
+        counted: impl Fn(ProgressFn) -> ProgressFn,
+    ) -> Result<(PullReport, ModelFolder)> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let report = self.run_counted(source, options, &counted, tetris_delivery::pull)?;
+            match open_folder(self.agent, source) {
+                Ok(folder) => return Ok((report, folder)),
+                Err(error) if attempt < ATTEMPTS => {
+                    tracing::warn!(%error, "the model is not whole in the store; pulling it again");
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod keep;
 mod leases;
 mod log;
 mod mount;
+mod place;
 mod pull;
 mod pull_from;
 mod push;

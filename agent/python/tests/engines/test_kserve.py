@@ -111,6 +111,20 @@ def test_archives_with_a_sidecar_are_recognized_without_reading_the_model(
     assert servers_store.identities() == identities
 
 
+def test_placed_copies_are_recognized_without_reading_the_model(
+    classifier: Model, servers_store: Store, published: tuple[Path, str], tmp_path: Path, tetris_bin: str
+) -> None:
+    folder, _ = published
+    shutil.copy(classifier.path, folder / "classifier.safetensors")
+    places = [tmp_path / f"models{place}" for place in range(WORKERS)]
+    for place in places:
+        command = [tetris_bin, "place", "--store", str(servers_store.directory), str(folder), str(place)]
+        subprocess.run(command, check=True, timeout=HANGS_S)
+    identities = servers_store.identities()
+    check(classifier, [place / "classifier.safetensors" for place in places], servers_store, tmp_path)
+    assert servers_store.identities() == identities
+
+
 def test_servers_hold_one_copy_of_a_volume(
     classifier: Model, servers_store: Store, published: tuple[Path, str], tmp_path: Path
 ) -> None:
@@ -160,7 +174,13 @@ def test_sample_is_what_kserve_describes_and_gets_the_package() -> None:
     # What the webhook looks at, on the pods.
     (container,) = runtime.spec.containers
     assert runtime.spec.labels["tetris.dev/inject"] == "python"
-    assert runtime.spec.annotations["tetris.dev/containers"] == container.name
+    assert container.name in runtime.spec.annotations["tetris.dev/containers"].split(", ")
+    # KServe finds the initializer by the source, and the webhook the model.
+    storage = made(documents["storage-container"], "V1alpha1ClusterStorageContainer", "ClusterStorageContainer")
+    source = service.spec.predictor.model.storage_uri
+    assert source.startswith(storage.spec.supported_uri_formats[0].prefix)
+    assert source == f"tetris://{documents['model']['metadata']['name']}"
+    assert storage.spec.container.name == "storage-initializer"
     # Errors are distinguished.
     wrong = {**documents["serving-runtime"], "spec": {**documents["serving-runtime"]["spec"], "label": {}}}
     with pytest.raises(AssertionError, match="label"):

@@ -2,7 +2,8 @@
 //! label asks for it, the same for the Python package. Pure functions.
 //!
 //! Guarantees:
-//! - What the user has is never changed: operations only add, and none adds a name or a taken path.
+//! - What the user has is never changed: operations only add, and none adds a name or a taken path. One volume is
+//!   replaced: the empty directory that KServe adds for a model `tetris://NAME`.
 //! - Applied twice is applied once: a pod that has everything gets no operation.
 //! - Nothing here fails. What cannot be done is left out, and a warning gives the reason and what to do.
 //!
@@ -18,6 +19,7 @@ use serde_json::Value;
 mod annotations;
 mod container;
 mod decision;
+mod kserve;
 mod lists;
 mod module_path;
 mod options;
@@ -63,6 +65,10 @@ pub const PYTHON_VOLUME: &str = "tetris-python";
 pub const CONTENT_ATTRIBUTE: &str = "content";
 /// Value of [`CONTENT_ATTRIBUTE`] for the Python package.
 pub const PYTHON_CONTENT: &str = "python";
+/// Value of [`CONTENT_ATTRIBUTE`] for a model's files, and the attribute that names the model.
+pub const MODEL_CONTENT: &str = "model";
+/// Value of [`CONTENT_ATTRIBUTE`] for the store, which is that without the attribute as well.
+pub const STORE_CONTENT: &str = "store";
 /// Module path of Python interpreters.
 pub const PYTHON_PATH_ENV: &str = "PYTHONPATH";
 /// Names the store for programs.
@@ -108,7 +114,7 @@ impl InjectionOutcome {
 /// Changes of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Injection {
-    /// Operations that add; empty unless the outcome is [`InjectionOutcome::Injected`].
+    /// Operations; empty unless the outcome is [`InjectionOutcome::Injected`].
     pub patch: Patch,
     /// Warnings for its author, each of at most [`WARNING_CHARS`] characters.
     pub warnings: Vec<String>,
@@ -166,7 +172,8 @@ fn additions(
         return refused;
     }
     let package = package.filter(|_| containers.any_has_the_package());
-    let mut patch = Volume::operations(spec, [Some(volume), package]);
+    let mut patch = kserve::operations(spec, &wishes, options, warnings);
+    patch.extend(Volume::operations(spec, [Some(volume), package]));
     patch.extend(containers.into_operations());
     let outcome = if patch.is_empty() {
         InjectionOutcome::Complete

@@ -8,7 +8,8 @@ use super::lists::{append, flag, items, text};
 use super::options::Options;
 use super::warnings::{Warnings, shown};
 use super::{
-    CONTENT_ATTRIBUTE, PYTHON_CONTENT, PYTHON_VOLUME, STORE_ANNOTATION, STORE_ATTRIBUTE, VOLUME,
+    CONTENT_ATTRIBUTE, PYTHON_CONTENT, PYTHON_VOLUME, STORE_ANNOTATION, STORE_ATTRIBUTE,
+    STORE_CONTENT, VOLUME,
 };
 
 /// A pod's volume of the store, or of the Python package.
@@ -36,7 +37,9 @@ impl<'a> Volume<'a> {
         };
         let ours: Vec<_> = volumes
             .iter()
-            .filter(|volume| driver(volume) == Some(options.driver()) && !has_package(volume))
+            .filter(|volume| {
+                driver(volume) == Some(options.driver()) && content(volume) == STORE_CONTENT
+            })
             .filter_map(|volume| Some((text(volume, "name")?, volume)))
             .collect();
         if let Some((name, volume)) = preferred(&ours, wishes) {
@@ -60,7 +63,9 @@ impl<'a> Volume<'a> {
         let volumes = items(spec, "volumes")?;
         let ours: Vec<_> = volumes
             .iter()
-            .filter(|volume| driver(volume) == Some(options.driver()) && has_package(volume))
+            .filter(|volume| {
+                driver(volume) == Some(options.driver()) && content(volume) == PYTHON_CONTENT
+            })
             .filter_map(|volume| text(volume, "name"))
             .filter(|name| !store.of_driver.contains(name))
             .collect();
@@ -125,12 +130,13 @@ fn driver(volume: &Value) -> Option<&str> {
     text(volume.get("csi")?, "driver")
 }
 
-fn has_package(volume: &Value) -> bool {
+/// The content that a volume of the driver asks for.
+fn content(volume: &Value) -> &str {
     let attributes = volume
         .get("csi")
         .and_then(|csi| csi.get("volumeAttributes"));
     let content = attributes.and_then(|attributes| text(attributes, CONTENT_ATTRIBUTE));
-    content == Some(PYTHON_CONTENT)
+    content.unwrap_or(STORE_CONTENT)
 }
 
 fn store(volume: &Value) -> Option<&str> {

@@ -13,6 +13,7 @@ mod gateway;
 mod holders;
 mod inject;
 mod install;
+mod kserve;
 mod kubelet;
 mod model_pods;
 mod models;

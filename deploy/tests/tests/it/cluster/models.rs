@@ -14,10 +14,10 @@ use crate::cluster::install::{
 };
 use crate::cluster::pull::hub_in;
 
-const NAMESPACE: &str = "tetris-models";
+pub(super) const NAMESPACE: &str = "tetris-models";
 /// The image of the hub and of the readers.
-const PYTHON: &str = "TETRIS_IMAGE_PYTHON";
-const MODEL: &str = "m";
+pub(super) const PYTHON: &str = "TETRIS_IMAGE_PYTHON";
+pub(super) const MODEL: &str = "m";
 
 /// Reads the model through the mount, without any package, over and over. Prints the digest of its weights each time.
 const READER: &str = "
@@ -58,21 +58,9 @@ fn bring(python: &str) -> Result<()> {
     wait_for_definitions()?;
     wait_for_daemons()?;
     wait_for_rollout("deployment/tetris-scaler")?;
-    let namespace = json!({
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {
-            "name": NAMESPACE,
-            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
-        },
-    });
-    let _namespace = Applied::new("the namespace", Objects(vec![namespace]))?;
-    let account = ["get", "serviceaccount", "-n", NAMESPACE, "default"];
-    wait_for("the namespace's account", || Kubectl.run(&account))?;
-    let _hub = Applied::new("the hub", hub_in(NAMESPACE, python))?;
+    let _namespace = namespace()?;
+    let _hub = hub(python)?;
     let ready = "--for=condition=Ready";
-    let hub = ["wait", "-n", NAMESPACE, "pod/hub", ready, "--timeout=120s"];
-    Kubectl.run(&hub)?;
 
     // Pods that come first wait, and the status has the command by which a namespace lets the operator write.
     let first = Applied::new("the first reader", reader("first", "default", python))?;
@@ -132,6 +120,31 @@ fn bring(python: &str) -> Result<()> {
     })
 }
 
+/// The namespace, once pods can be made in it.
+pub(super) fn namespace() -> Result<Applied> {
+    let namespace = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": NAMESPACE,
+            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+        },
+    });
+    let applied = Applied::new("the namespace", Objects(vec![namespace]))?;
+    let account = ["get", "serviceaccount", "-n", NAMESPACE, "default"];
+    wait_for("the namespace's account", || Kubectl.run(&account))?;
+    Ok(applied)
+}
+
+/// A hub that answers.
+pub(super) fn hub(python: &str) -> Result<Applied> {
+    let applied = Applied::new("the hub", hub_in(NAMESPACE, python))?;
+    let ready = "--for=condition=Ready";
+    let hub = ["wait", "-n", NAMESPACE, "pod/hub", ready, "--timeout=120s"];
+    Kubectl.run(&hub)?;
+    Ok(applied)
+}
+
 fn require_status() -> Result<()> {
     let model = object(MODEL)?;
     let status = &model["status"];
@@ -169,7 +182,7 @@ fn require_other_account_waits(python: &str) -> Result<()> {
     Ok(())
 }
 
-fn models() -> Objects {
+pub(super) fn models() -> Objects {
     let hub = format!("http://hub.{NAMESPACE}.svc.cluster.local:8000");
     let model = |name: &str, source: &str| {
         json!({
@@ -185,7 +198,7 @@ fn models() -> Objects {
     ])
 }
 
-fn binding() -> Objects {
+pub(super) fn binding() -> Objects {
     Objects(vec![json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
@@ -235,14 +248,14 @@ fn reader(name: &str, account: &str, python: &str) -> Objects {
 }
 
 /// SHA-256 of the hub's weights, from the hub itself.
-fn digest() -> Result<String> {
+pub(super) fn digest() -> Result<String> {
     let ask = "import json, urllib.request as r; \
         print(json.load(r.urlopen('http://localhost:8000/api/models/org/m'))['siblings'][1]['lfs']['sha256'])";
     let args = ["exec", "-n", NAMESPACE, "hub", "--", "python3", "-c", ask];
     Ok(Kubectl.run(&args)?.trim().to_owned())
 }
 
-fn last_line(pod: &str) -> Result<String> {
+pub(super) fn last_line(pod: &str) -> Result<String> {
     let mut last = String::new();
     wait_for("the pod to have read", || {
         let log = Kubectl.run(&["logs", "-n", NAMESPACE, pod])?;
@@ -289,7 +302,7 @@ fn condition(name: &str) -> Result<Value> {
     ready.next().cloned().context("no condition yet")
 }
 
-fn state() -> String {
+pub(super) fn state() -> String {
     look_at(&[
         &["get", "models,daemonsets,pods", "-A", "-o", "wide"],
         &["get", "models", "-A", "-o", "yaml"],

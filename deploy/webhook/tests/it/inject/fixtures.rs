@@ -14,6 +14,7 @@ pods!(
     "deployment",
     "init-and-sidecar",
     "job",
+    "kserve",
     "minimal",
     "nulls",
     "other-volume",

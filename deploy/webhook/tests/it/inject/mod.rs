@@ -3,6 +3,7 @@
 mod annotations;
 mod conflicts;
 mod fixtures;
+mod kserve;
 mod placement;
 mod properties;
 mod python;
