@@ -68,7 +68,7 @@ pub const WITH_WEBHOOK: [&str; 5] = [
 ];
 
 /// Those of them that install the scaler.
-pub const WITH_SCALER: [&str; 8] = [
+pub const WITH_SCALER: [&str; 9] = [
     "scaler",
     "placement",
     "gateway",
@@ -77,6 +77,7 @@ pub const WITH_SCALER: [&str; 8] = [
     "cluster-scaler",
     "cluster-gateway",
     "cluster-older",
+    "cluster-kserve",
 ];
 
 /// Those of them that install the gateway.
