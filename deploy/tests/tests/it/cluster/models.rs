@@ -9,7 +9,7 @@ use tetris_deploy_tests::objects::{Objects, list, text};
 use tetris_deploy_tests::skipped::skipped;
 
 use crate::cluster::install::{
-    Applied, image, look_at, on_the_cluster, require_absent, wait_for_daemons,
+    Applied, SYSTEM, image, look_at, on_the_cluster, require_absent, wait_for_daemons,
     wait_for_definitions, wait_for_rollout,
 };
 use crate::cluster::pull::hub_in;
@@ -95,6 +95,7 @@ fn bring(python: &str) -> Result<()> {
     }
     require_status()?;
     require_failure()?;
+    require_served_without_the_operator(python)?;
     require_other_account_waits(python)?;
 
     // Without the model, those that have it go on, and its pod ends with the last of them.
@@ -167,6 +168,37 @@ fn require_failure() -> Result<()> {
         ensure!(text(&ready["message"]).contains("404"), "{ready}");
         Ok(())
     })
+}
+
+/// With the operator away, pods get the model.
+fn require_served_without_the_operator(python: &str) -> Result<()> {
+    let scale = |replicas: &str| {
+        let replicas = format!("--replicas={replicas}");
+        let args = ["scale", "-n", SYSTEM, "deployment/tetris-scaler", &replicas];
+        Kubectl.run(&args)
+    };
+    scale("0")?;
+    wait_for("the operator to be away", || {
+        let label = "app.kubernetes.io/name=tetris-scaler";
+        let pods = Kubectl.json(&["get", "pods", "-n", SYSTEM, "-l", label])?;
+        ensure!(list(&pods["items"]).is_empty(), "{pods}");
+        Ok(())
+    })?;
+    let reader = Applied::new("a reader", reader("third", "default", python))?;
+    let args = [
+        "wait",
+        "-n",
+        NAMESPACE,
+        "pod/third",
+        "--for=condition=Ready",
+        "--timeout=120s",
+    ];
+    Kubectl.run(&args)?;
+    let (read, expected) = (last_line("third")?, digest()?);
+    ensure!(read.starts_with(&expected), "{read}, expected {expected}");
+    reader.remove()?;
+    scale("2")?;
+    wait_for_rollout("deployment/tetris-scaler")
 }
 
 /// A pod of another service account gets no files, and no error that ends it.
