@@ -11,6 +11,7 @@ use tetris_store_layout::{
     ObjectRef, Published, SEGMENT_BYTES, SegmentDigest, segment_count, segment_len,
 };
 use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::destination::{Destination, Staged, StagedSegment};
 use crate::error::PullError;
@@ -72,6 +73,8 @@ struct Task {
 struct Making<'a> {
     staging: Option<Arc<Staged<'a>>>,
     digests: Vec<Option<SegmentDigest>>,
+    /// Memory of the segments begun so far.
+    memory: Vec<OwnedSemaphorePermit>,
     published: Option<Published>,
 }
 
@@ -157,6 +160,7 @@ impl<'a> ObjectFetch<'a> {
             wanted,
             making: &making,
             tasks: &tasks,
+            memory: Arc::new(Semaphore::new(self.most_segments(wanted))),
             next: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
         };
@@ -173,6 +177,21 @@ impl<'a> ObjectFetch<'a> {
             PullError::Machine { action, source }.into()
         })
     }
+
+    /// Segments of unpublished objects at a time: those of all connections, and the largest object twice, so that the
+    /// first of the unpublished ones can always be completed.
+    fn most_segments(&self, wanted: &[WantedObject<'_>]) -> usize {
+        let largest = wanted.iter().map(|wanted| segment_count(wanted.job.len()));
+        let running = self.options.connections.get() as u64 * SEGMENTS;
+        let segments = running.saturating_add(2 * largest.max().unwrap_or_default());
+        let most = usize::try_from(segments).unwrap_or(usize::MAX);
+        most.min(Semaphore::MAX_PERMITS)
+    }
+}
+
+/// Units of the limit of unpublished segments that one task takes.
+fn units(segments: &Range<u64>) -> u32 {
+    u32::try_from(segments.end - segments.start).unwrap_or(u32::MAX)
 }
 
 /// The work of all threads on some objects.
@@ -181,6 +200,8 @@ struct Sweep<'s, 'a> {
     wanted: &'s [WantedObject<'s>],
     making: &'s [Mutex<Making<'a>>],
     tasks: &'s [Task],
+    /// Segments that may have begun in unpublished objects.
+    memory: Arc<Semaphore>,
     next: AtomicUsize,
     failed: AtomicBool,
 }
@@ -229,6 +250,11 @@ impl<'a> Sweep<'_, 'a> {
         at: u64,
     ) -> Result<(), ObjectsError> {
         let len = wanted.job.len();
+        let units = units(&task.segments);
+        // Never closed.
+        if let Ok(memory) = Arc::clone(&self.memory).acquire_many_owned(units).await {
+            lock(making).memory.push(memory);
+        }
         let staging = self.staging(making, len)?;
         let end = (task.segments.end * SEGMENT_BYTES).min(len);
         let range = at + task.segments.start * SEGMENT_BYTES..at + end;
@@ -287,6 +313,7 @@ impl<'a> Sweep<'_, 'a> {
             return Ok(());
         };
         let published = staging.commit(&digests, &self.fetch.file.address)?;
+        making.memory.clear();
         check(&published, wanted)?;
         if let Some(journal) = self.fetch.journal {
             journal.note(at, published.object);

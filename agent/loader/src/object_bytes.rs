@@ -10,9 +10,9 @@ use tetris_store_layout::{
 
 use crate::threads;
 
-/// Bytes are copied out of the source in pieces of this length, which stay in a core's cache while they
-/// are hashed and written.
-const PIECE_BYTES: usize = 1 << 20;
+/// Bytes are copied out of the source in pieces of this length: a huge page, which the kernel zeroes first where it is
+/// written in parts, and little enough to stay in a core's cache while it is hashed and written.
+const PIECE_BYTES: usize = 2 << 20;
 
 /// Copies the bytes at an offset of the source into the buffer.
 pub type ReadBytes<'a, E> = &'a (dyn Fn(u64, &mut [u8]) -> Result<(), E> + Sync);
