@@ -148,7 +148,7 @@ impl Fetching<'_> {
         let store = self.agent.store().ok_or_else(|| {
             Error::message(
                 Code::NoStore,
-                "there is no store; make one with `tetris init`",
+                "there is no store; make one with `tetris init`, or give the pod its volume",
             )
         })?;
         let shown = source.to_string();

@@ -175,6 +175,44 @@ fn a_bucket_of_another_project_s_server_over_tls() {
     );
 }
 
+#[test]
+fn a_bucket_that_asks_to_wait_is_not_asked_again_before() {
+    let site = Site::new();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", server.local_addr().unwrap());
+    let pull = |source: &str| {
+        let mut pull = site.command(&["pull", source]);
+        pull.env("AWS_ENDPOINT_URL", &endpoint)
+            .env("AWS_ACCESS_KEY_ID", "key")
+            .env("AWS_SECRET_ACCESS_KEY", "secret")
+            .env("AWS_REGION", "us-east-1")
+            .env("HOME", site.dir())
+            .env_remove("AWS_PROFILE");
+        pull
+    };
+    let asked = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        // An hour is an error; of a second, the pull waits that long and asks for the rest.
+        for seconds in [3600, 1, 3600] {
+            let (mut client, _) = server.accept().unwrap();
+            asked.push(std::time::Instant::now());
+            let mut head = [0; 4096];
+            let _request = std::io::Read::read(&mut client, &mut head).unwrap();
+            let answer = format!(
+                "HTTP/1.1 503 Slow Down\r\nRetry-After: {seconds}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            );
+            std::io::Write::write_all(&mut client, answer.as_bytes()).unwrap();
+        }
+        asked
+    });
+    for _ in 0..2 {
+        let busy = run(&mut pull("s3://models/m")).expect(1);
+        assert!(busy.stderr.contains("asks to wait 3600 s"), "{busy:?}");
+    }
+    let asked = asked.join().unwrap();
+    assert!(asked[2] - asked[1] >= std::time::Duration::from_secs(1));
+}
+
 /// A registry that wants a login.
 struct Registry {
     server: Child,

@@ -19,6 +19,7 @@ use tetris_folder::MAX_FILES;
 use tetris_tls_roots::roots_for;
 use url::Url;
 
+use super::retry_later::{PatientConnector, RetryLater};
 use super::{Body, SmallFile, aws_profile};
 use crate::error::{PullError, Trouble, chain};
 use crate::listing::{Listing, RemoteFile};
@@ -68,12 +69,18 @@ impl Bucket {
         let store: Arc<dyn ObjectStore> = match url.scheme() {
             "gs" => {
                 let builder = GoogleCloudStorageBuilder::from_env().with_url(name.as_str());
-                let builder = builder.with_client_options(client).with_retry(retry());
+                let builder = builder
+                    .with_client_options(client)
+                    .with_http_connector(PatientConnector)
+                    .with_retry(retry());
                 Arc::new(builder.build().map_err(failed)?)
             }
             "az" => {
                 let builder = MicrosoftAzureBuilder::from_env().with_url(name.as_str());
-                let builder = builder.with_client_options(client).with_retry(retry());
+                let builder = builder
+                    .with_client_options(client)
+                    .with_http_connector(PatientConnector)
+                    .with_retry(retry());
                 Arc::new(builder.build().map_err(failed)?)
             }
             _ => {
@@ -87,6 +94,7 @@ impl Bucket {
                 let builder = builder
                     .with_url(name.as_str())
                     .with_client_options(client.with_allow_http(allow_http))
+                    .with_http_connector(PatientConnector)
                     .with_retry(retry());
                 Arc::new(builder.build().map_err(failed)?)
             }
@@ -198,6 +206,12 @@ impl Bucket {
                 remedy,
             })
         };
+        if let Some(later) = RetryLater::among(&error) {
+            return Trouble::Passing {
+                reason: later.to_string(),
+                after: Some(later.after),
+            };
+        }
         match error {
             Error::NotFound { .. } => refused(
                 "there is no such object, and no folder",

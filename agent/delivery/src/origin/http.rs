@@ -317,7 +317,7 @@ fn strong_tag(headers: &HeaderMap) -> Option<String> {
 }
 
 /// The wait that a server asks for, in seconds. A date is not taken: the clocks may differ.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse();
     seconds.ok().map(Duration::from_secs)
 }

@@ -7,6 +7,7 @@ mod folder;
 mod http;
 mod hub;
 mod registry;
+mod retry_later;
 mod web;
 
 use std::ops::Range;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,26 @@ def test_in_a_pod_the_daemon_puts_the_file_into_the_store(model: Path, empty_dir
     finally:
         restricted.end()
     assert said["maps"] and all("objects-v1" in mapped for mapped in said["maps"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="mounting needs root and /dev/fuse")
+def test_a_mounted_model_needs_no_package(model: Path, store: Path, tmp_path: Path, tetris_bin: str) -> None:
+    stock = alone(model)
+    source, mounted = tmp_path / "source", tmp_path / "mounted"
+    source.mkdir()
+    mounted.mkdir()
+    shutil.copy(model, source)
+    command = [tetris_bin, "--store", str(store)]
+    subprocess.run([*command, "pull", str(source)], check=True)
+    mount = subprocess.Popen([*command, "mount", "--format", "json", str(source), str(mounted)], stdout=subprocess.PIPE)
+    try:
+        assert mount.stdout is not None and mount.stdout.readline()
+        said = alone(mounted / model.name)
+    finally:
+        mount.terminate()
+        assert mount.wait() == 0
+    assert (said["logits"], said["tokens"]) == (stock["logits"], stock["tokens"])
+    assert said["maps"] == [str(mounted / model.name)]
 
 
 def test_ctransformers_maps_the_same_file(model: Path, store: Path, tmp_path: Path) -> None:
