@@ -1,7 +1,7 @@
 //! Objects of the store from ranges of a file: many ranges at once, each hashed and written as it comes.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
@@ -162,7 +162,6 @@ impl<'a> ObjectFetch<'a> {
             tasks: &tasks,
             memory: Arc::new(Semaphore::new(self.most_segments(wanted))),
             next: AtomicUsize::new(0),
-            failed: AtomicBool::new(false),
         };
         let threads = self.options.threads.get().min(tasks.len()).max(1);
         let per_thread = self.options.connections.get().div_ceil(threads);
@@ -200,10 +199,9 @@ struct Sweep<'s, 'a> {
     wanted: &'s [WantedObject<'s>],
     making: &'s [Mutex<Making<'a>>],
     tasks: &'s [Task],
-    /// Segments that may have begun in unpublished objects.
+    /// Segments that may have begun in unpublished objects. Closed when a task fails, so that none waits for it.
     memory: Arc<Semaphore>,
     next: AtomicUsize,
-    failed: AtomicBool,
 }
 
 impl<'a> Sweep<'_, 'a> {
@@ -211,7 +209,7 @@ impl<'a> Sweep<'_, 'a> {
     async fn work(&self, most: usize) -> Result<(), ObjectsError> {
         let mut running = FuturesUnordered::new();
         loop {
-            while running.len() < most && !self.failed.load(Ordering::Relaxed) {
+            while running.len() < most && !self.memory.is_closed() {
                 let next = self.next.fetch_add(1, Ordering::Relaxed);
                 let Some(task) = self.tasks.get(next) else {
                     break;
@@ -222,7 +220,7 @@ impl<'a> Sweep<'_, 'a> {
                 None => return Ok(()),
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
-                    self.failed.store(true, Ordering::Relaxed);
+                    self.memory.close();
                     return Err(error);
                 }
             }
@@ -251,10 +249,11 @@ impl<'a> Sweep<'_, 'a> {
     ) -> Result<(), ObjectsError> {
         let len = wanted.job.len();
         let units = units(&task.segments);
-        // Never closed.
-        if let Ok(memory) = Arc::clone(&self.memory).acquire_many_owned(units).await {
-            lock(making).memory.push(memory);
-        }
+        let Ok(memory) = Arc::clone(&self.memory).acquire_many_owned(units).await else {
+            // Another task has failed, whose error is the pull's.
+            return Ok(());
+        };
+        lock(making).memory.push(memory);
         let staging = self.staging(making, len)?;
         let end = (task.segments.end * SEGMENT_BYTES).min(len);
         let range = at + task.segments.start * SEGMENT_BYTES..at + end;

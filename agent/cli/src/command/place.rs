@@ -7,6 +7,7 @@ use serde_json::json;
 use tetris_agent::Agent;
 use tetris_agent::store_location::StoreLocation;
 use tetris_delivery::{PullOptions, PullReport, SourceName};
+use tetris_store_layout::unescaped_path;
 use tetris_units::size::Bytes;
 
 use super::error::{Error, Result};
@@ -138,7 +139,8 @@ fn show(name: &str, dir: &Path) -> Result<Placed> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(failed)?;
     let is_shown = mounts.lines().any(|line| {
         let mut fields = line.split(' ').skip(1);
-        fields.next().map(Path::new) == Some(dir) && fields.next() == Some(MODEL_TYPE)
+        let path = fields.next().map(|path| unescaped_path(path.as_bytes()));
+        path.as_deref() == Some(dir) && fields.next() == Some(MODEL_TYPE)
     });
     if !is_shown {
         let message = format!(

@@ -8,9 +8,8 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tetris_test_support::json_schema::assert_fits;
-use tetris_test_support::models::{bytes, write_f32, write_model};
 
-use crate::site::{Background, Site, eventually, skipped};
+use crate::site::{Background, Site, eventually, skipped, walk};
 
 /// A store with a pulled folder, and a directory for the mount.
 struct Folder {
@@ -22,12 +21,7 @@ struct Folder {
 impl Folder {
     fn new() -> Self {
         let site = Site::new();
-        let source = site.dir().join("model");
-        std::fs::create_dir_all(source.join("gguf")).unwrap();
-        write_model(&source.join("model.safetensors"), 1, None);
-        write_f32(&source.join("empty.safetensors"), &[]);
-        std::fs::write(source.join("config.json"), "{}").unwrap();
-        std::fs::write(source.join("gguf/model.gguf"), bytes(3, 3_000_001)).unwrap();
+        let source = site.model_folder();
         let mount_point = site.dir().join("mnt");
         std::fs::create_dir(&mount_point).unwrap();
         site.json(&["pull", source.to_str().unwrap(), "--include", "*"]);
@@ -90,21 +84,6 @@ fn can_mount() -> bool {
     can
 }
 
-/// Paths of all files below a folder, as a copy of it would have them.
-fn walk(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(walk(&path));
-        } else {
-            files.push(path);
-        }
-    }
-    files.sort();
-    files
-}
-
 #[test]
 fn any_program_reads_the_files_of_a_mounted_model() {
     if !can_mount() {
@@ -113,14 +92,8 @@ fn any_program_reads_the_files_of_a_mounted_model() {
     let folder = Folder::new();
     let (mut mount, document) = folder.mount(&[]);
     assert_eq!(document["files"], 4);
-    let names = |root: &Path| -> Vec<PathBuf> {
-        let files = walk(root).into_iter();
-        files
-            .map(|path| path.strip_prefix(root).unwrap().to_owned())
-            .collect()
-    };
-    assert_eq!(names(&folder.mount_point), names(&folder.source));
-    for path in names(&folder.source) {
+    assert_eq!(walk(&folder.mount_point), walk(&folder.source));
+    for path in walk(&folder.source) {
         let expected = std::fs::read(folder.source.join(&path)).unwrap();
         let mounted = folder.mount_point.join(&path);
         assert!(std::fs::read(&mounted).unwrap() == expected, "{path:?}");

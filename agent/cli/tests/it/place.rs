@@ -4,9 +4,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tetris_test_support::models::{bytes, write_f32, write_model};
+use tetris_test_support::models::write_model;
 
-use crate::site::Site;
+use crate::site::{Site, walk};
 
 /// A store, a source, and an empty directory.
 struct Server {
@@ -18,12 +18,7 @@ struct Server {
 impl Server {
     fn new() -> Self {
         let site = Site::new();
-        let source = site.dir().join("model");
-        std::fs::create_dir_all(source.join("gguf")).unwrap();
-        write_model(&source.join("model.safetensors"), 1, None);
-        write_f32(&source.join("empty.safetensors"), &[]);
-        std::fs::write(source.join("config.json"), "{}").unwrap();
-        std::fs::write(source.join("gguf/model.gguf"), bytes(3, 9_000_001)).unwrap();
+        let source = site.model_folder();
         let dir = site.dir().join("mnt/models");
         Self { site, source, dir }
     }
@@ -45,33 +40,14 @@ impl Server {
     }
 }
 
-/// Paths of all files below a directory, without sidecars.
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(self::files(&path));
-        } else if path.extension().is_none_or(|end| end != "tetris") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    files
-}
-
 #[test]
 fn files_are_those_of_the_source_and_their_tensors_those_of_the_store() {
     let server = Server::new();
     let placed = server.placed();
-    let names = |root: &Path| -> Vec<PathBuf> {
-        let files = files(root).into_iter();
-        files
-            .map(|path| path.strip_prefix(root).unwrap().to_owned())
-            .collect()
-    };
-    let expected = names(&server.source);
-    assert_eq!(names(&server.dir), expected);
+    let expected = walk(&server.source);
+    let mut placed_files = walk(&server.dir);
+    placed_files.retain(|path| path.extension().is_none_or(|end| end != "tetris"));
+    assert_eq!(placed_files, expected);
     let mut total = 0;
     for name in &expected {
         let bytes = std::fs::read(server.source.join(name)).unwrap();

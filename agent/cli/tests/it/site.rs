@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use tetris_test_support::models::Fixture;
+use tetris_test_support::models::{Fixture, bytes, write_f32, write_model};
 
 /// Longest wait for something that takes milliseconds; only a broken program takes it all.
 const DEADLINE: Duration = Duration::from_secs(50);
@@ -41,6 +41,22 @@ pub fn tetris() -> Command {
         command.env_remove(name);
     }
     command
+}
+
+/// Paths of all files below a folder, relative to it.
+pub fn walk(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.strip_prefix(folder).unwrap().to_owned();
+        if path.is_dir() {
+            files.extend(walk(&path).into_iter().map(|below| name.join(below)));
+        } else {
+            files.push(name);
+        }
+    }
+    files.sort();
+    files
 }
 
 /// Runs a command to its end.
@@ -92,9 +108,20 @@ impl Site {
     /// A file that is not safetensors.
     pub fn file(&self, name: &str, seed: u64) -> PathBuf {
         let path = self.dir().join(name);
-        std::fs::write(&path, tetris_test_support::models::bytes(seed, 300_000)).unwrap();
+        std::fs::write(&path, bytes(seed, 300_000)).unwrap();
         tetris_test_support::models::settle(&path);
         path
+    }
+
+    /// A folder with a model and other files.
+    pub fn model_folder(&self) -> PathBuf {
+        let folder = self.dir().join("model");
+        std::fs::create_dir_all(folder.join("gguf")).unwrap();
+        write_model(&folder.join("model.safetensors"), 1, None);
+        write_f32(&folder.join("empty.safetensors"), &[]);
+        std::fs::write(folder.join("config.json"), "{}").unwrap();
+        std::fs::write(folder.join("gguf/model.gguf"), bytes(3, 9_000_001)).unwrap();
+        folder
     }
 
     /// The command on this store.

@@ -74,10 +74,9 @@ fn replacement(
         .and_then(|mount| text(mount, "name"))
         .ok_or("it has no volume at the path of its arguments")?;
     let volumes = items(spec, "volumes").unwrap_or_default();
-    let named = |candidate: &&Value| text(candidate, "name") == Some(volume);
-    let index = volumes.iter().position(|candidate| named(&candidate));
-    let (index, found) = index
-        .and_then(|index| Some((index, volumes.get(index)?)))
+    let mut indexed = volumes.iter().enumerate();
+    let (index, found) = indexed
+        .find(|(_, candidate)| text(candidate, "name") == Some(volume))
         .ok_or("the pod does not have its volume")?;
     if found.get("csi").is_some() {
         return Ok(Vec::new());
