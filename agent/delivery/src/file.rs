@@ -85,7 +85,7 @@ impl FilePull<'_> {
         let span = tracing::debug_span!("pull", path = file.path, bytes = file.size);
         let _entered = span.enter();
         if file.size == 0 {
-            return Ok(pulled(file, KnownBy::Reading, None, 0));
+            return Ok(PulledFile::empty(file));
         }
         // A known file is not waited for: two pulls that complete it at once fetch the same objects.
         let lock = file.keys().next().and_then(|key| {
@@ -340,24 +340,9 @@ impl FilePull<'_> {
             .iter()
             .filter_map(|job| Some((job.run_at()?, job.len())))
             .collect();
-        let refs: Vec<ObjectRef> = objects.iter().map(|object| object.object).collect();
-        let new: Vec<ObjectRef> = objects
-            .iter()
-            .filter(|object| object.outcome == PublishOutcome::New)
-            .map(|object| object.object)
-            .collect();
-        let (manifest, header) = planned.into_manifest(&refs);
-        let fetched = self.fetcher.fetched() - before;
-        let mut read = pulled(file, KnownBy::Reading, Some(manifest.id()), fetched);
-        read.report.objects = refs.len();
-        read.report.new_objects = new.len();
-        read.objects = objects.into_iter().map(|object| object.mapping).collect();
-        read.header = header;
-        read.unbound = Some(Unbound {
-            manifest,
-            new,
-            noted,
-        });
+        let mut read = PulledFile::read(file, planned, objects);
+        read.report.fetched = self.fetcher.fetched() - before;
+        read.unbound = read.unbound.map(|unbound| Unbound { noted, ..unbound });
         Ok(read)
     }
 
@@ -406,6 +391,55 @@ impl FilePull<'_> {
 }
 
 impl PulledFile {
+    /// A file without bytes.
+    pub(crate) fn empty(file: &RemoteFile) -> Self {
+        pulled(file, KnownBy::Reading, None, 0)
+    }
+
+    /// A file whose planned objects were made by reading it.
+    pub(crate) fn read(file: &RemoteFile, planned: PlannedFile, objects: Vec<Published>) -> Self {
+        let refs: Vec<ObjectRef> = objects.iter().map(|object| object.object).collect();
+        let new = objects
+            .iter()
+            .filter(|object| object.outcome == PublishOutcome::New);
+        let new: Vec<ObjectRef> = new.map(|object| object.object).collect();
+        let (manifest, header) = planned.into_manifest(&refs);
+        let mut read = pulled(file, KnownBy::Reading, Some(manifest.id()), file.size);
+        read.report.objects = refs.len();
+        read.report.new_objects = new.len();
+        read.objects = objects.into_iter().map(|object| object.mapping).collect();
+        read.header = header;
+        read.unbound = Some(Unbound {
+            manifest,
+            new,
+            noted: Vec::new(),
+        });
+        read
+    }
+
+    /// A file with a known manifest, all of whose objects are mapped.
+    pub(crate) fn known(
+        file: &RemoteFile,
+        manifest: Option<ManifestId>,
+        header: Vec<u8>,
+        objects: Vec<Mapping>,
+    ) -> Self {
+        let mut known = pulled(file, KnownBy::Version, manifest, 0);
+        known.report.objects = objects.len();
+        known.header = header;
+        known.objects = objects;
+        known
+    }
+
+    /// Removes the objects that were new.
+    pub(crate) fn discard(mut self, store: &Store) {
+        self.objects.clear();
+        for object in self.unbound.iter().flat_map(|unbound| &unbound.new) {
+            // What others map stays, and goes as any object that no one needs.
+            let _may_stay = store.reclaim(object);
+        }
+    }
+
     /// The file in the list of a folder.
     pub(crate) fn entry(&self) -> TableFile {
         let file = &self.report.file;
@@ -453,11 +487,8 @@ impl PulledFile {
             let computed = sha256(&unbound.manifest, &self.header, &self.objects);
             if computed != expected {
                 forget();
-                drop(std::mem::take(&mut self.objects));
-                for object in &unbound.new {
-                    // What others map stays, and goes as any object that no one needs.
-                    let _may_stay = store.reclaim(object);
-                }
+                self.unbound = Some(unbound);
+                self.discard(store);
                 return Err(PullError::Digest {
                     address: file.address,
                     expected: Digest(expected).to_string(),

@@ -7,7 +7,8 @@
 //! identities only when all of it is there and has the promised digest.
 //!
 //! [`pull`] is the entry, and [`push`] writes the sidecars. `origin` has the sources, `fetch` ranges with their retries and limits,
-//! `objects` fills the store, which `destination` writes or has the daemon write, and `file` decides for a file.
+//! `objects` fills the store, which `destination` writes or has the daemon write, `file` decides for a file, and `archive`
+//! reads files that come in one stream.
 
 #![deny(
     clippy::unwrap_used,
@@ -16,6 +17,7 @@
     clippy::panic
 )]
 
+mod archive;
 mod destination;
 mod error;
 mod fetch;

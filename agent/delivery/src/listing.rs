@@ -64,6 +64,26 @@ impl RemoteFile {
     }
 }
 
+/// An archive of files at a source: a layer of an image or artifact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Archive {
+    /// The archive as a file. Its path is its digest.
+    pub(crate) file: RemoteFile,
+    pub(crate) compression: Compression,
+    /// Folder of the archive that has the model; empty for all of it.
+    pub(crate) root: &'static str,
+    /// Address of the files in it, up to their paths.
+    pub(crate) base: String,
+}
+
+/// Compression of an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
 /// The files at a source, checked.
 #[derive(Debug)]
 pub(crate) struct Listing {
@@ -71,6 +91,8 @@ pub(crate) struct Listing {
     pub(crate) revision: Option<String>,
     /// In the order of their paths, which are distinct.
     pub(crate) files: Vec<RemoteFile>,
+    /// Archives with more files, those whose files win last.
+    pub(crate) archives: Vec<Archive>,
 }
 
 impl Listing {
@@ -89,18 +111,8 @@ impl Listing {
                 limit: MAX_FILES,
             });
         }
-        let unsafe_path = |path: &str, problem| PullError::Path {
-            source_name: source.to_owned(),
-            path: path.escape_default().to_string(),
-            problem,
-        };
         for file in &files {
-            if !hub::is_plain_path(&file.path) {
-                return Err(unsafe_path(
-                    &file.path,
-                    "it leads out of the folder, or is no plain path",
-                ));
-            }
+            require_plain(source, &file.path)?;
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let same = files.windows(2).find_map(|pair| match pair {
@@ -108,9 +120,18 @@ impl Listing {
             _ => None,
         });
         if let Some(file) = same {
-            return Err(unsafe_path(&file.path, "it is listed twice"));
+            return Err(bad_path(source, &file.path, "it is listed twice"));
         }
-        Ok(Self { revision, files })
+        Ok(Self {
+            revision,
+            files,
+            archives: Vec::new(),
+        })
+    }
+
+    /// Sets the archives.
+    pub(crate) fn with_archives(self, archives: Vec<Archive>) -> Self {
+        Self { archives, ..self }
     }
 
     /// The file at `path`.
@@ -119,6 +140,23 @@ impl Listing {
             .files
             .binary_search_by(|file| file.path.as_str().cmp(path));
         self.files.get(index.ok()?)
+    }
+}
+
+/// Checks that a path stays below the source.
+pub(crate) fn require_plain(source: &str, path: &str) -> Result<(), PullError> {
+    if hub::is_plain_path(path) {
+        return Ok(());
+    }
+    let problem = "it leads out of the folder, or is no plain path";
+    Err(bad_path(source, path, problem))
+}
+
+fn bad_path(source: &str, path: &str, problem: &'static str) -> PullError {
+    PullError::Path {
+        source_name: source.to_owned(),
+        path: path.escape_default().to_string(),
+        problem,
     }
 }
 

@@ -79,7 +79,7 @@ struct Making<'a> {
 }
 
 /// Segments being written, in order.
-struct Writing<'w, 'a> {
+pub(crate) struct Writing<'w, 'a> {
     staging: &'w Staged<'a>,
     /// Segments left; the first is being written.
     segments: Range<u64>,
@@ -92,7 +92,7 @@ struct Writing<'w, 'a> {
 }
 
 impl<'w, 'a> Writing<'w, 'a> {
-    fn new(staging: &'w Staged<'a>, segments: Range<u64>) -> Self {
+    pub(crate) fn new(staging: &'w Staged<'a>, segments: Range<u64>) -> Self {
         let mut writing = Self {
             staging,
             segments,
@@ -112,7 +112,12 @@ impl<'w, 'a> Writing<'w, 'a> {
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8]) -> Result<(), PullError> {
+    /// The digests of the segments, all of whose bytes were taken.
+    pub(crate) fn into_digests(self) -> Vec<SegmentDigest> {
+        self.digests
+    }
+
+    pub(crate) fn take(&mut self, mut bytes: &[u8]) -> Result<(), PullError> {
         while let (false, Some(writer)) = (bytes.is_empty(), &mut self.writer) {
             let room = self.left.min(PIECE) as usize - self.piece.len();
             let (now, later) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
@@ -270,7 +275,7 @@ impl<'a> Sweep<'_, 'a> {
         let rest = range.start + known.len() as u64..range.end;
         let fetcher = self.fetch.fetcher;
         fetcher.each(self.fetch.file, rest, &mut take).await?;
-        let digests = writing.digests;
+        let digests = writing.into_digests();
         self.end(task, wanted, making, (staging, digests), at)
     }
 

@@ -1,5 +1,6 @@
 //! The pull of a model: its files one after the other, each proved while the next is fetched.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use tetris_loader::hub;
 use tetris_store_layout::{ManifestKind, Mapping};
 use tokio::runtime::Handle;
 
+use crate::archive::{ArchivePull, Unpacked};
 use crate::destination::Destination;
 use crate::error::PullError;
 use crate::fetch::Fetcher;
@@ -37,6 +39,8 @@ pub struct SourceListing {
     pub selected: Vec<RemoteFile>,
     /// Paths that it leaves out.
     pub left_out: Vec<String>,
+    /// Archives whose files a pull lists when it reads them; their paths are their digests.
+    pub archives: Vec<RemoteFile>,
 }
 
 /// Lists the files at a source, without pulling them.
@@ -49,6 +53,12 @@ pub fn list(source: &SourceName, options: &PullOptions) -> Result<SourceListing,
             revision: source.listing.revision.clone(),
             selected: source.selection.files.into_iter().cloned().collect(),
             left_out: source.selection.left_out,
+            archives: source
+                .listing
+                .archives
+                .iter()
+                .map(|archive| archive.file.clone())
+                .collect(),
         })
     })
 }
@@ -107,17 +117,44 @@ pub fn pull(
     with_listing(source, options, |source| {
         let earlier = earlier_table(&name, destination);
         let pull = ModelPull::new(&source, destination, earlier.as_ref());
-        let pulled = pull.run(&source.selection.files)?;
+        let mut pulled = pull.run(&source.selection.files)?;
+        let mut left_out = source.selection.left_out;
+        if !source.listing.archives.is_empty() {
+            let unpacked = pull.archives(source.name)?;
+            pulled.extend(unpacked.files);
+            left_out.extend(unpacked.left_out);
+            if pulled.is_empty() {
+                return Err(nothing(name, source.listing, left_out.len()));
+            }
+        }
+        pulled.sort_by(|a, b| a.report.file.path.cmp(&b.report.file.path));
         pull.list(&name, &pulled);
         Ok(PullReport {
             files: pulled.into_iter().map(|pulled| pulled.report).collect(),
             revision: source.listing.revision.clone(),
-            left_out: source.selection.left_out,
+            left_out,
             fetched: source.fetcher.fetched(),
             requests: source.fetcher.requests(),
             duration: begun.elapsed(),
         })
     })
+}
+
+/// The error of a source whose archives have nothing to pull.
+fn nothing(source_name: String, listing: &Listing, left_out: usize) -> PullError {
+    let root = listing.archives.iter().map(|archive| archive.root);
+    match root.max().filter(|root| !root.is_empty() && left_out == 0) {
+        Some(root) => PullError::Listing {
+            address: source_name,
+            problem: format!(
+                "the image has no file below `{root}`, where Modelcars have the model"
+            ),
+        },
+        None => PullError::Nothing {
+            source_name,
+            all: left_out,
+        },
+    }
 }
 
 /// The files of an earlier pull, if the store lists them.
@@ -156,9 +193,36 @@ impl<'a> ModelPull<'a> {
         }
     }
 
-    /// Pulls `files`, and returns them in the order of their paths, not referenced any more.
+    /// Pulls the files of the listing's archives.
+    fn archives(&self, source_name: &str) -> Result<Unpacked, PullError> {
+        let archives = ArchivePull {
+            files: &self.files,
+            source_name,
+        };
+        let unpacked = archives.run(self.listing)?;
+        let paths: BTreeSet<_> = unpacked
+            .files
+            .iter()
+            .map(|file| file.report.file.path.as_str())
+            .collect();
+        let is_there = |path: &str| paths.contains(path) || self.listing.file(path).is_some();
+        for index in &unpacked.files {
+            let file = &index.report.file;
+            if file.path.ends_with(INDEX) && !index.objects.is_empty() {
+                require_shards(file, index.objects.first(), is_there)?;
+            }
+        }
+        Ok(unpacked)
+    }
+
+    /// Pulls `files`, and returns them, not referenced any more.
     pub(crate) fn run(&self, files: &[&RemoteFile]) -> Result<Vec<PulledFile>, PullError> {
-        let bytes = files.iter().map(|file| file.size).sum();
+        let archives = self
+            .listing
+            .archives
+            .iter()
+            .map(|archive| archive.file.size);
+        let bytes = files.iter().map(|file| file.size).chain(archives).sum();
         self.files.fetcher.set_total(bytes);
         // Indices and other small files first: what is wrong with them shows before the weights are fetched.
         let (weights, small): (Vec<_>, Vec<_>) = files
@@ -192,13 +256,12 @@ impl<'a> ModelPull<'a> {
             };
             let fetching = fetch();
             drop(fetched);
-            let (mut pulled, mappings) = match prover.join() {
+            let (pulled, mappings) = match prover.join() {
                 Ok(proved) => proved?,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
             fetching?;
             drop(mappings);
-            pulled.sort_by(|a, b| a.report.file.path.cmp(&b.report.file.path));
             Ok(pulled)
         })
     }
@@ -244,32 +307,41 @@ impl<'a> ModelPull<'a> {
             ManifestKind::File => None,
         };
         let pulled = self.files.pull(file, sidecar)?;
-        if file.path.ends_with(INDEX) && self.listing.files.len() > 1 {
-            self.require_shards(file, pulled.objects.first())?;
+        // Shards in archives are not listed yet.
+        if file.path.ends_with(INDEX)
+            && self.listing.files.len() > 1
+            && self.listing.archives.is_empty()
+        {
+            let is_there = |path: &str| self.listing.file(path).is_some();
+            require_shards(file, pulled.objects.first(), is_there)?;
         }
         Ok(pulled)
     }
+}
 
-    /// Checks that the source has all files that an index names.
-    fn require_shards(&self, index: &RemoteFile, text: Option<&Mapping>) -> Result<(), PullError> {
-        let text = text.map_or(&[][..], |text| text);
-        let shards = hub::shards_of_index(text).map_err(|error| PullError::Listing {
-            address: index.address.clone(),
-            problem: format!("it is no index of a model: {error}"),
-        })?;
-        let folder = index.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        for shard in shards {
-            let path = match folder {
-                "" => shard,
-                folder => format!("{folder}/{shard}"),
-            };
-            if self.listing.file(&path).is_none() {
-                return Err(PullError::MissingShard {
-                    index: index.path.clone(),
-                    shard: path.escape_default().to_string(),
-                });
-            }
+/// Checks that the source has all files that an index names.
+fn require_shards(
+    index: &RemoteFile,
+    text: Option<&Mapping>,
+    is_there: impl Fn(&str) -> bool,
+) -> Result<(), PullError> {
+    let text = text.map_or(&[][..], |text| text);
+    let shards = hub::shards_of_index(text).map_err(|error| PullError::Listing {
+        address: index.address.clone(),
+        problem: format!("it is no index of a model: {error}"),
+    })?;
+    let folder = index.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    for shard in shards {
+        let path = match folder {
+            "" => shard,
+            folder => format!("{folder}/{shard}"),
+        };
+        if !is_there(&path) {
+            return Err(PullError::MissingShard {
+                index: index.path.clone(),
+                shard: path.escape_default().to_string(),
+            });
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -32,38 +32,20 @@ pub(crate) struct Selection<'l> {
 }
 
 impl<'l> Selection<'l> {
-    /// The files that the options name. Without a pattern, all but hidden files, sidecars, and weights in
-    /// other formats beside safetensors files.
+    /// The files of a listing that the options name.
     ///
     /// # Errors
-    /// When nothing is selected.
+    /// When nothing is selected, and there are no archives.
     pub(crate) fn new(
         source: &str,
         listing: &'l Listing,
         options: &PullOptions,
     ) -> Result<Self, PullError> {
-        let has_safetensors = |file: &RemoteFile| file.path.ends_with(".safetensors");
-        let has_safetensors = listing.files.iter().any(has_safetensors);
-        let is_needed = |file: &RemoteFile| {
-            let is_hidden = file.path.split('/').any(|part| part.starts_with('.'));
-            let is_other = OTHER_WEIGHTS
-                .iter()
-                .any(|ending| file.path.ends_with(ending));
-            !(is_hidden || has_safetensors && is_other)
-        };
-        let is_selected = |file: &&RemoteFile| {
-            let matches = |patterns: &[glob::Pattern]| {
-                patterns.iter().any(|pattern| pattern.matches(&file.path))
-            };
-            let included = if options.include.is_empty() {
-                is_needed(file)
-            } else {
-                matches(&options.include)
-            };
-            included && !matches(&options.exclude) && !file.path.ends_with(SIDECAR)
-        };
+        let paths = || listing.files.iter().map(|file| file.path.as_str());
+        let has_safetensors = paths().any(is_safetensors);
+        let is_selected = |file: &&RemoteFile| selects(options, &file.path, has_safetensors);
         let (files, others): (Vec<_>, Vec<_>) = listing.files.iter().partition(is_selected);
-        if files.is_empty() {
+        if files.is_empty() && listing.archives.is_empty() {
             return Err(PullError::Nothing {
                 source_name: source.to_owned(),
                 all: others.len(),
@@ -74,6 +56,25 @@ impl<'l> Selection<'l> {
             left_out: others.into_iter().map(|file| file.path.clone()).collect(),
         })
     }
+}
+
+/// Returns true for the path of a safetensors file.
+pub(crate) fn is_safetensors(path: &str) -> bool {
+    path.ends_with(".safetensors")
+}
+
+/// Returns true for a path that the options name. Without a pattern, each one but those of hidden files, of
+/// sidecars, and of weights in other formats beside safetensors files.
+pub(crate) fn selects(options: &PullOptions, path: &str, has_safetensors: bool) -> bool {
+    let matches = |patterns: &[glob::Pattern]| patterns.iter().any(|pattern| pattern.matches(path));
+    let included = if options.include.is_empty() {
+        let is_hidden = path.split('/').any(|part| part.starts_with('.'));
+        let is_other = OTHER_WEIGHTS.iter().any(|ending| path.ends_with(ending));
+        !(is_hidden || has_safetensors && is_other)
+    } else {
+        matches(&options.include)
+    };
+    included && !matches(&options.exclude) && !path.ends_with(SIDECAR)
 }
 
 #[cfg(test)]

@@ -145,6 +145,12 @@ impl ModelSite {
         self.inner().files.insert(path, Content::new(bytes.into()));
     }
 
+    /// Puts a file at a path of the server, e.g. of a registry.
+    pub fn put_at(&self, path: &str, bytes: impl Into<Bytes>) {
+        let content = Content::new(bytes.into());
+        self.inner().files.insert(path.to_owned(), content);
+    }
+
     /// Puts a file into a repository of the hub.
     pub fn put_in_repo(&self, repo: &str, path: &str, bytes: impl Into<Bytes>) {
         let path = format!("/{repo}/resolve/{COMMIT}/{path}");

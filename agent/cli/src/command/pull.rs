@@ -210,6 +210,12 @@ fn list(sources: &[(&Path, SourceName)], options: &PullOptions, out: &mut Output
     }
     for (source, listing) in &listings {
         say_left_out(source, &listing.left_out);
+        if !listing.archives.is_empty() {
+            let archives = counted(listing.archives.len() as u64, "archive");
+            output::note(format_args!(
+                "`{source}`: a pull lists the files of {archives} when it reads them"
+            ));
+        }
     }
     out.flush()
 }
@@ -220,11 +226,16 @@ fn listing_json(source: &SourceName, listing: &SourceListing) -> Value {
         .iter()
         .map(|file| json!({ "path": file.path, "bytes": file.size }))
         .collect();
+    let archives = listing.archives.iter();
+    let archives: Vec<_> = archives
+        .map(|archive| json!({ "digest": archive.path, "bytes": archive.size }))
+        .collect();
     json!({
         "source": source.to_string(),
         "revision": listing.revision,
         "files": files,
         "left_out": listing.left_out,
+        "archives": archives,
     })
 }
 

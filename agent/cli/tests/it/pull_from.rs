@@ -289,13 +289,10 @@ fn artifacts_of_a_registry_that_wants_a_login() {
         "application/vnd.cncf.model.weight.v1.raw",
         "org.cncf.model.filepath",
     );
-    let archive = (
-        "application/vnd.cncf.model.weight.v1.tar",
-        "org.cncf.model.filepath",
-    );
+    let image = ("application/vnd.oci.image.layer.v1.tar+gzip", "image");
     let digest = registry.push("models/oras", &content, oras.0, oras.1);
     registry.push("models/pack", &content, model_pack.0, model_pack.1);
-    registry.push("models/archive", &content, archive.0, archive.1);
+    registry.push("models/image", &content, image.0, image.1);
     let docker = site.dir().join("docker");
     std::fs::create_dir(&docker).unwrap();
     let pull = |name: &str| {
@@ -322,11 +319,25 @@ fn artifacts_of_a_registry_that_wants_a_login() {
         let again = pull(name).expect(0).json();
         assert_eq!(again["sources"][0]["bytes_fetched"], 0, "{again}");
     }
-    let archive = pull("archive:v1").expect(1);
+    // An image whose layer is an archive: the objects of the files are there.
+    let listed = run(site
+        .command(&["pull", "--list", "--format", "json"])
+        .arg(format!("oci://{}/models/image:v1", registry.address))
+        .env("DOCKER_CONFIG", &docker));
+    let listed = listed.expect(0).json();
+    let archives = listed["sources"][0]["archives"].as_array().unwrap();
+    assert_eq!(archives.len(), 1, "{listed}");
+    let image = pull("image:v1").expect(0).json();
+    let source = &image["sources"][0];
+    assert_eq!(source["bytes_fetched"], archives[0]["bytes"], "{source}");
+    let files = source["files"].as_array().unwrap();
+    assert_eq!(files.len(), 4, "{source}");
     assert!(
-        archive.stderr.contains("expected files as layers"),
-        "{archive:?}"
+        files.iter().all(|file| file["objects_new"] == 0),
+        "{source}"
     );
+    let again = pull("image:v1").expect(0).json();
+    assert_eq!(again["sources"][0]["bytes_fetched"], 0, "{again}");
     let missing = pull("oras:v2").expect(1);
     assert!(
         missing.stderr.contains("check repository and tag"),

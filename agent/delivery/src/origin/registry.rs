@@ -1,4 +1,5 @@
-//! Artifacts of OCI registries whose layers are files, as ModelPack and ORAS push them.
+//! Artifacts of OCI registries: files as layers, as ModelPack and ORAS push them, and archives of
+//! files, as Modelcar images have them.
 //!
 //! The crate `oci-client` reads manifests and tokens of any length into memory, so the few requests that a
 //! pull needs are made here.
@@ -18,7 +19,7 @@ use super::Body;
 use super::docker_config::{self, Login};
 use super::http::{HttpClient, Remedies, authorized, is_of_this_machine};
 use crate::error::{PullError, Trouble};
-use crate::listing::{Listing, RemoteFile};
+use crate::listing::{Archive, Compression, Listing, RemoteFile};
 use crate::options::PullOptions;
 
 /// Largest manifest in bytes, as registries have it.
@@ -34,6 +35,19 @@ const PATHS: [&str; 3] = [
     "org.cncf.model.filepath",
     "org.cnai.model.filepath",
 ];
+
+/// Media types of the configuration of an image that runs.
+const IMAGES: [&str; 2] = [
+    "application/vnd.oci.image.config.v1+json",
+    "application/vnd.docker.container.image.v1+json",
+];
+/// The folder of an image that has the model, as KServe mounts it.
+const MODELS: &str = "models/";
+
+/// Annotation of a folder that ORAS has packed.
+const UNPACK: &str = "io.deis.oras.content.unpack";
+/// Beginning of the media type that ORAS gives plain files as well.
+const LAYER: &str = "application/vnd.oci.image.layer.";
 
 const REMEDIES: Remedies = Remedies {
     unauthorized: "log in to the registry, e.g. with `docker login`: ~/.docker/config.json or $DOCKER_CONFIG has no credentials that it takes",
@@ -64,6 +78,7 @@ impl fmt::Debug for Registry {
 #[serde(rename_all = "camelCase")]
 struct Manifest {
     /// Of an image or artifact.
+    config: Option<Config>,
     layers: Option<Vec<Descriptor>>,
     /// Of an index.
     manifests: Option<Vec<Descriptor>>,
@@ -79,6 +94,13 @@ struct Descriptor {
     #[serde(default)]
     annotations: BTreeMap<String, String>,
     platform: Option<Platform>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Config {
+    #[serde(default)]
+    media_type: String,
 }
 
 #[derive(Deserialize)]
@@ -99,13 +121,28 @@ impl Descriptor {
         Some(digest.0)
     }
 
-    /// The path of the layer's file; `None` for a layer of an image, and for an archive of files.
+    /// The path in the layer's annotations.
     fn path(&self) -> Option<&str> {
-        let is_archive = [".tar", "+gzip", "+zstd", ".gzip", ".zstd"]
-            .iter()
-            .any(|ending| self.media_type.ends_with(ending));
         let path = PATHS.iter().find_map(|name| self.annotations.get(*name));
-        path.filter(|_| !is_archive).map(String::as_str)
+        path.map(String::as_str)
+    }
+
+    /// The compression of an archived layer; `None` for a layer that is a file.
+    fn compression(&self, is_of_image: bool) -> Option<Compression> {
+        let is_unpacked = self
+            .annotations
+            .get(UNPACK)
+            .is_some_and(|yes| yes == "true");
+        let is_plain = !is_of_image && self.media_type.starts_with(LAYER) && self.path().is_some();
+        if is_plain && !is_unpacked {
+            return None;
+        }
+        match self.media_type.rsplit(['.', '+']).next()? {
+            "tar" => Some(Compression::None),
+            "gzip" => Some(Compression::Gzip),
+            "zstd" => Some(Compression::Zstd),
+            _ => None,
+        }
     }
 
     fn is_for_this_machine(&self) -> bool {
@@ -181,30 +218,55 @@ impl Registry {
             (manifest, digest) = self.manifest(&ours.digest).await?;
         }
         let layers = manifest.layers.unwrap_or_default();
-        let files: Vec<_> = layers.iter().filter_map(|layer| self.file(layer)).collect();
-        if files.is_empty() && !layers.is_empty() {
+        let is_image = manifest
+            .config
+            .is_some_and(|config| IMAGES.contains(&config.media_type.as_str()));
+        let (mut files, mut archives) = (Vec::new(), Vec::new());
+        for layer in &layers {
+            match layer.compression(is_image) {
+                Some(compression) => archives.push(Archive {
+                    file: self.blob(layer),
+                    compression,
+                    root: if is_image { MODELS } else { "" },
+                    base: self.name(),
+                }),
+                None => files.extend(self.file(layer)),
+            }
+        }
+        if files.is_empty() && archives.is_empty() && !layers.is_empty() {
             let kinds: Vec<_> = layers
                 .iter()
                 .map(|layer| layer.media_type.as_str())
                 .collect();
             let kinds = kinds.join(", ");
             return Err(Trouble::Final(self.invalid(format!(
-                "expected files as layers, with a path in {}, found {kinds}; push the files with `oras push` or `modctl`, or pull them from a folder",
+                "expected archives of files as layers, or files with a path in {}, found {kinds}; push the files with `oras push` or `modctl`, or pull them from a folder",
                 PATHS.join(" or ")
             ))));
         }
-        Ok(Listing::new(&self.name(), Some(digest), files)?)
+        let listing = Listing::new(&self.name(), Some(digest), files)?;
+        Ok(listing.with_archives(archives))
     }
 
-    fn file(&self, layer: &Descriptor) -> Option<RemoteFile> {
-        let path = layer.path()?;
-        Some(RemoteFile {
-            path: path.to_owned(),
+    /// A layer as it is.
+    fn blob(&self, layer: &Descriptor) -> RemoteFile {
+        RemoteFile {
+            path: layer.digest.clone(),
             size: layer.size,
             sha256: layer.sha256(),
             version: Some(layer.digest.clone()),
             modified: None,
+            address: format!("{}@{}", self.name(), layer.digest),
+        }
+    }
+
+    /// A layer that is a file.
+    fn file(&self, layer: &Descriptor) -> Option<RemoteFile> {
+        let path = layer.path()?;
+        Some(RemoteFile {
+            path: path.to_owned(),
             address: format!("{}/{path}", self.name()),
+            ..self.blob(layer)
         })
     }
 
@@ -342,27 +404,34 @@ mod tests {
     }
 
     #[test]
-    fn layers_are_files_unless_they_are_archives() {
-        let layer = |media_type: &str, path: Option<&str>| Descriptor {
+    fn layers_are_archives_by_their_media_types_and_annotations() {
+        let layer = |media_type: &str, annotations: &[(&str, &str)]| Descriptor {
             media_type: media_type.to_owned(),
             digest: format!("sha256:{}", "a".repeat(64)),
             size: 1,
-            annotations: path
-                .map(|path| (PATHS[1].to_owned(), path.to_owned()))
-                .into_iter()
+            annotations: annotations
+                .iter()
+                .map(|&(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
             platform: None,
         };
-        let raw = "application/vnd.cncf.model.weight.v1.raw";
-        assert_eq!(
-            layer(raw, Some("m.safetensors")).path(),
-            Some("m.safetensors")
-        );
-        assert_eq!(layer(raw, None).path(), None);
-        let tar = "application/vnd.cncf.model.weight.v1.tar";
-        assert_eq!(layer(tar, Some("m")).path(), None);
-        let image = "application/vnd.oci.image.layer.v1.tar+gzip";
-        assert_eq!(layer(image, Some("m")).path(), None);
-        assert_eq!(layer(raw, None).sha256(), Some([0xaa; 32]));
+        let (title, path) = ((PATHS[0], "m.safetensors"), (PATHS[1], "m.safetensors"));
+        let raw = layer("application/vnd.cncf.model.weight.v1.raw", &[path]);
+        assert_eq!(raw.path(), Some("m.safetensors"));
+        assert_eq!(raw.compression(false), None);
+        assert_eq!(raw.sha256(), Some([0xaa; 32]));
+        let tar = layer("application/vnd.cncf.model.weight.v1.tar", &[path]);
+        assert_eq!(tar.compression(false), Some(Compression::None));
+        let docker = layer("application/vnd.docker.image.rootfs.diff.tar.gzip", &[]);
+        assert_eq!(docker.compression(true), Some(Compression::Gzip));
+        let zstd = layer("application/vnd.oci.image.layer.v1.tar+zstd", &[]);
+        assert_eq!(zstd.compression(true), Some(Compression::Zstd));
+        // ORAS gives a plain file the media type of a layer.
+        let layer_type = "application/vnd.oci.image.layer.v1.tar";
+        assert_eq!(layer(layer_type, &[title]).compression(false), None);
+        let folder = layer(layer_type, &[title, (UNPACK, "true")]);
+        assert_eq!(folder.compression(false), Some(Compression::None));
+        let of_image = layer(layer_type, &[title]).compression(true);
+        assert_eq!(of_image, Some(Compression::None));
     }
 }

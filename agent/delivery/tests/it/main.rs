@@ -1,5 +1,6 @@
 //! Pulls from a web server and from folders, and what can go wrong on the way.
 
+mod archives;
 mod faults;
 mod folder;
 mod model_folder;
