@@ -155,6 +155,12 @@ pub enum PullError {
         /// The source.
         source_name: String,
     },
+    /// An artifact cannot be pushed there.
+    #[error("`{target}` is no place for an artifact; expected oci://REGISTRY/REPO:TAG")]
+    NoTag {
+        /// The place.
+        target: String,
+    },
     /// The store has no room.
     #[error(
         "the store has no room for {needed} bytes of `{address}`: {source}; free some with `tetris gc` or `tetris rm`, or make the store larger"

@@ -125,7 +125,8 @@ impl<'a> Fetcher<'a> {
         let mut at = range.start;
         while at < range.end {
             let begin = at;
-            if let Err(trouble) = self.attempt(file, &mut at, range.end, take).await {
+            let end = range.end.min(self.origin.part_end(file, at));
+            if let Err(trouble) = self.attempt(file, &mut at, end, take).await {
                 attempts.after(trouble, at - begin).await?;
             }
         }
@@ -246,8 +247,8 @@ impl Window {
     }
 }
 
-/// Attempts at one range or listing.
-struct Attempts<'a> {
+/// Attempts at one range, listing or upload.
+pub(crate) struct Attempts<'a> {
     address: &'a str,
     most: u32,
     /// Attempts in a row without progress.
@@ -256,7 +257,7 @@ struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    fn new(address: &'a str, options: &PullOptions) -> Self {
+    pub(crate) fn new(address: &'a str, options: &PullOptions) -> Self {
         Self {
             address,
             most: options.attempts.max(1),
@@ -269,7 +270,7 @@ impl<'a> Attempts<'a> {
     ///
     /// # Errors
     /// When there is no other attempt.
-    async fn after(&mut self, trouble: Trouble, bytes: u64) -> Result<(), PullError> {
+    pub(crate) async fn after(&mut self, trouble: Trouble, bytes: u64) -> Result<(), PullError> {
         let (reason, asked) = match trouble {
             Trouble::Final(error) => return Err(error),
             Trouble::Passing { reason, after } => (reason, after),

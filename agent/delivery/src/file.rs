@@ -270,20 +270,27 @@ impl FilePull<'_> {
             Ok(_) => return ignored("it is of another version of the file"),
             Err(error) => return ignored(&error.to_string()),
         };
-        let parts = self.parts(file, sidecar.sample_ranges())?;
+        // With a promised digest of all bytes, samples of them prove nothing more.
+        let samples = match file.sha256 {
+            Some(_) => Vec::new(),
+            None => self.parts(file, sidecar.sample_ranges())?,
+        };
         let more = |range| self.bytes(file, range);
-        let parts = FetchedParts::new(&file.address, parts, &more);
-        if !sidecar
-            .agrees(&parts)
-            .map_err(|failure| changed(failure, file))?
-        {
-            return ignored("it is of another version of the file");
-        }
+        let samples = FetchedParts::new(&file.address, samples, &more);
+        let is_same = file.sha256.is_some()
+            || sidecar
+                .agrees(&samples)
+                .map_err(|failure| changed(failure, file))?;
         let manifest = sidecar.into_manifest();
         let mut header = vec![0; manifest.data_start as usize];
-        parts
-            .read_at(&mut header, 0)
-            .map_err(|failure| changed(failure, file))?;
+        if is_same {
+            samples
+                .read_at(&mut header, 0)
+                .map_err(|failure| changed(failure, file))?;
+        }
+        if Digest::of(&header) != manifest.header_digest {
+            return ignored("it is of another version of the file");
+        }
         let Some(completed) = self.complete(file, &manifest)? else {
             return ignored("it names other bytes than the file has");
         };

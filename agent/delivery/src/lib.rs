@@ -6,7 +6,7 @@
 //! sidecar beside it; a fetched object counts under the name of its bytes, and a file is bound to its
 //! identities only when all of it is there and has the promised digest.
 //!
-//! [`pull`] is the entry, and [`push`] writes the sidecars. `origin` has the sources, `fetch` ranges with their retries and limits,
+//! [`pull`] is the entry, [`push`] writes the sidecars, and [`ArtifactTarget`] pushes artifacts. `origin` has the sources, `fetch` ranges with their retries and limits,
 //! `objects` fills the store, which `destination` writes or has the daemon write, `file` decides for a file, and `archive`
 //! reads files that come in one stream.
 
@@ -18,6 +18,7 @@
 )]
 
 mod archive;
+mod artifact;
 mod destination;
 mod error;
 mod fetch;
@@ -35,6 +36,7 @@ mod push;
 mod report;
 mod selection;
 
+pub use artifact::{ArtifactReport, ArtifactTarget};
 pub use destination::Destination;
 pub use error::PullError;
 pub use listing::RemoteFile;

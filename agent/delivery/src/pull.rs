@@ -7,7 +7,7 @@ use std::time::Instant;
 use tetris_folder::{FolderTable, find_header, header_key};
 use tetris_loader::hub;
 use tetris_store_layout::{ManifestKind, Mapping};
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::archive::{ArchivePull, Unpacked};
 use crate::destination::Destination;
@@ -73,21 +73,26 @@ pub(crate) struct Listed<'a> {
     pub(crate) selection: Selection<'a>,
 }
 
+/// Threads for connections.
+pub(crate) fn runtime(options: &PullOptions) -> Result<Runtime, PullError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(options.threads.get().min(MAX_IO_THREADS))
+        .thread_name("tetris-pull")
+        .enable_all()
+        .build();
+    runtime.map_err(|source| PullError::Machine {
+        action: "start threads",
+        source,
+    })
+}
+
 /// Opens a source, lists its files, and does `work` with them.
 pub(crate) fn with_listing<T>(
     source: &SourceName,
     options: &PullOptions,
     work: impl FnOnce(Listed<'_>) -> Result<T, PullError>,
 ) -> Result<T, PullError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(options.threads.get().min(MAX_IO_THREADS))
-        .thread_name("tetris-pull")
-        .enable_all()
-        .build()
-        .map_err(|source| PullError::Machine {
-            action: "start threads",
-            source,
-        })?;
+    let runtime = runtime(options)?;
     let origin = Origin::new(source, options)?;
     let fetcher = Fetcher::new(&origin, options);
     let name = source.to_string();

@@ -1,6 +1,7 @@
 //! A model whose files are listed and whose objects are mapped.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use tetris_loader::{LoadFailure, MapLimit, StoredFile, map_objects, sidecar};
@@ -79,10 +80,34 @@ impl ModelFolder {
     /// At most `len` bytes of the file at `path`, from `offset` on; `None` if there is no such file. They are copied
     /// only where they do not lie together.
     pub fn read(&self, path: &str, offset: u64, len: usize) -> Option<Cow<'_, [u8]>> {
+        Some(self.file(path)?.read(offset, len))
+    }
+
+    /// Parts of the file at `path`, in order and without gaps: each tensor of at least `least` bytes, and what lies between
+    /// two of these. Empty if there is no such file, or nothing in it.
+    pub fn parts(&self, path: &str, least: u64) -> Vec<Range<u64>> {
+        self.file(path)
+            .map_or_else(Vec::new, |file| file.parts(least))
+    }
+
+    /// The sidecar by which loads know the file at `path`; `None` for a file without tensors.
+    ///
+    /// # Errors
+    /// When the objects are not those of the file.
+    pub fn sidecar(&self, path: &str) -> Option<Result<Vec<u8>, LoadFailure>> {
+        self.file(path)?.sidecar()
+    }
+
+    /// Time of the last change of the file at `path` at its source, in seconds since the epoch; 0 if it is not known.
+    pub fn modified(&self, path: &str) -> u64 {
+        self.file(path).map_or(0, |file| file.entry.modified)
+    }
+
+    fn file(&self, path: &str) -> Option<&FolderFile> {
         let index = self
             .files
             .binary_search_by(|file| file.entry.path.as_str().cmp(path));
-        Some(self.files.get(index.ok()?)?.read(offset, len))
+        self.files.get(index.ok()?)
     }
 
     /// Number of files.
@@ -160,6 +185,26 @@ impl FolderFile {
             content,
             header,
         })
+    }
+
+    /// As of [`ModelFolder::parts`].
+    fn parts(&self, least: u64) -> Vec<Range<u64>> {
+        let tensors = self.content.iter().flat_map(|content| {
+            let start = content.manifest.data_start;
+            let tensors = content.manifest.tensors.iter();
+            tensors.map(move |tensor| (start + tensor.source_offset, tensor.len))
+        });
+        let large = tensors.filter(|(_, len)| *len >= least.max(1));
+        let ends = large.flat_map(|(begin, len)| [begin, begin + len]);
+        let mut parts = Vec::new();
+        let mut at = 0;
+        for end in ends.chain([self.entry.size]) {
+            if end > at {
+                parts.push(at..end);
+                at = end;
+            }
+        }
+        parts
     }
 
     /// At most `len` bytes from `offset` on; fewer at the end of the file.

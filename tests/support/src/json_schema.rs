@@ -39,7 +39,7 @@ fn misfit(value: &Value, schema: &Value) -> Option<String> {
                 .as_array()
                 .unwrap()
                 .iter()
-                .find(|name| value.get(name.as_str().unwrap()).is_none())
+                .find(|name| value.is_object() && value.get(name.as_str().unwrap()).is_none())
                 .map(|name| format!("{name} is missing")),
             "properties" => rule.as_object().unwrap().iter().find_map(|(name, schema)| {
                 let misfit = misfit(value.get(name)?, schema)?;

@@ -1,5 +1,6 @@
 //! The command `tetris`, run as its users run it.
 
+mod artifact;
 mod causes;
 mod doctor;
 mod exec;
@@ -21,6 +22,7 @@ mod place;
 mod pull;
 mod pull_from;
 mod push;
+mod registry;
 mod rm;
 mod similarity;
 mod site;

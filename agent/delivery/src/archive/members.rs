@@ -309,7 +309,7 @@ mod tests {
             path: path.to_owned(),
             content: Content::File { size },
         };
-        let found: Vec<_> = members.iter().map(|(member, _)| member.clone()).collect();
+        let names: Vec<_> = members.iter().map(|(member, _)| member.clone()).collect();
         let folder = Member {
             path: "models/".to_owned(),
             content: Content::Other,
@@ -328,7 +328,7 @@ mod tests {
             link,
             file("models/pax", 3),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(names, expected);
         assert_eq!(members[1].1, [7; 700]);
         assert_eq!(members[4].1, b"abc");
     }

@@ -1,4 +1,4 @@
-//! The list of an archive's files, which the store keeps so that the archive is not read again (LAYOUT.md 3.9).
+//! The list of an archive's files, which the store keeps so that the archive is not read again (LAYOUT.md 3.8).
 
 use serde::{Deserialize, Serialize};
 use tetris_folder::MAX_FILES;

@@ -8,7 +8,7 @@ use reqwest::header::{
     AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, RANGE, RETRY_AFTER,
 };
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Response, StatusCode};
+use reqwest::{Certificate, Method, Response, StatusCode};
 use rustls::crypto::ring::default_provider;
 use tetris_tls_roots::roots_for;
 use url::{Host, Url};
@@ -120,19 +120,32 @@ impl HttpClient {
         answer.map_err(|error| trouble(url, error))
     }
 
-    /// Sends a body, and takes no notice of the answer but its status.
-    pub(crate) async fn post(
+    /// Sends a body by this method, and returns the headers of a successful answer.
+    pub(crate) async fn send_body(
         &self,
+        method: Method,
         url: &Url,
         headers: HeaderMap,
-        body: String,
-    ) -> Result<(), Trouble> {
-        let request = self.client.post(url.clone()).headers(headers).body(body);
-        let answer = request.send().await.map_err(|error| trouble(url, error))?;
+        body: impl Into<reqwest::Body>,
+    ) -> Result<HeaderMap, Trouble> {
+        let request = self.client.request(method, url.clone());
+        let answer = request.headers(headers).body(body).send().await;
+        let mut answer = answer.map_err(|error| trouble(url, error))?;
         if answer.status().is_success() {
-            Ok(())
+            Ok(std::mem::take(answer.headers_mut()))
         } else {
             Err(self.refused(url, answer.status(), answer.headers()))
+        }
+    }
+
+    /// Returns true if there is something at `url`.
+    pub(crate) async fn exists(&self, url: &Url, headers: HeaderMap) -> Result<bool, Trouble> {
+        let answer = self.client.head(url.clone()).headers(headers).send().await;
+        let answer = answer.map_err(|error| trouble(url, error))?;
+        match answer.status() {
+            StatusCode::NOT_FOUND => Ok(false),
+            status if status.is_success() => Ok(true),
+            status => Err(self.refused(url, status, answer.headers())),
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
 use serde_json::json;
@@ -186,9 +187,11 @@ impl Hub {
             CONTENT_TYPE,
             HeaderValue::from_static("application/x-ndjson"),
         );
-        self.client
-            .post(&self.url(&parts), headers, body.concat())
-            .await
+        let url = self.url(&parts);
+        let sent = self
+            .client
+            .send_body(Method::POST, &url, headers, body.concat());
+        sent.await.map(drop)
     }
 
     fn commit(&self) -> Option<String> {

@@ -6,7 +6,9 @@ mod docker_config;
 mod folder;
 mod http;
 mod hub;
-mod registry;
+pub(crate) mod model_config;
+pub(crate) mod registry;
+pub(crate) mod registry_upload;
 mod retry_later;
 mod web;
 
@@ -87,7 +89,15 @@ impl Origin {
         }
     }
 
-    /// The bytes of `range` of a file. One attempt, up to the beginning of the answer.
+    /// End of the part of a file that one request from `at` on can bring.
+    pub(crate) fn part_end(&self, file: &RemoteFile, at: u64) -> u64 {
+        match self {
+            Self::Registry(registry) => registry.part_end(file, at),
+            Self::Hub(_) | Self::Bucket(_) | Self::Web(_) | Self::Folder(_) => file.size,
+        }
+    }
+
+    /// The bytes of `range` of a file, within one of its parts. One attempt, up to the beginning of the answer.
     pub(crate) async fn open(&self, file: &RemoteFile, range: Range<u64>) -> Result<Body, Trouble> {
         match self {
             Self::Hub(hub) => hub.open(file, range).await,

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RANGE, WWW_AUTHENTICATE};
 use serde::Deserialize;
@@ -18,12 +18,15 @@ use url::Url;
 use super::Body;
 use super::docker_config::{self, Login};
 use super::http::{HttpClient, Remedies, authorized, is_of_this_machine};
+use super::model_config::{FilePart, ModelConfig};
 use crate::error::{PullError, Trouble};
 use crate::listing::{Archive, Compression, Listing, RemoteFile};
 use crate::options::PullOptions;
 
 /// Largest manifest in bytes, as registries have it.
 const MAX_MANIFEST: u64 = 4 << 20;
+/// Largest list of an artifact's files, in bytes.
+const MAX_CONFIG: u64 = 16 << 20;
 /// Largest answer of a server of tokens, in bytes.
 const MAX_TOKEN: u64 = 64 << 10;
 
@@ -57,13 +60,17 @@ const REMEDIES: Remedies = Remedies {
 
 /// An artifact of a registry.
 pub(crate) struct Registry {
-    client: HttpClient,
-    base: Url,
-    repo: String,
-    reference: String,
+    pub(super) client: HttpClient,
+    pub(super) base: Url,
+    pub(super) repo: String,
+    pub(super) reference: String,
     login: Option<Login>,
+    /// Rights that a token is asked for.
+    actions: &'static str,
     /// The token that the registry's own server gave for this repository.
     token: Mutex<Option<String>>,
+    /// Parts of files made of layers, by their paths, as they were listed.
+    parts: Mutex<BTreeMap<String, Arc<[FilePart]>>>,
 }
 
 impl fmt::Debug for Registry {
@@ -78,7 +85,7 @@ impl fmt::Debug for Registry {
 #[serde(rename_all = "camelCase")]
 struct Manifest {
     /// Of an image or artifact.
-    config: Option<Config>,
+    config: Option<Descriptor>,
     layers: Option<Vec<Descriptor>>,
     /// Of an index.
     manifests: Option<Vec<Descriptor>>,
@@ -94,13 +101,6 @@ struct Descriptor {
     #[serde(default)]
     annotations: BTreeMap<String, String>,
     platform: Option<Platform>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Config {
-    #[serde(default)]
-    media_type: String,
 }
 
 #[derive(Deserialize)]
@@ -127,7 +127,7 @@ impl Descriptor {
         path.map(String::as_str)
     }
 
-    /// The compression of an archived layer; `None` for a layer that is a file.
+    /// The compression of an archived layer; `None` for a file.
     fn compression(&self, is_of_image: bool) -> Option<Compression> {
         let is_unpacked = self
             .annotations
@@ -165,6 +165,26 @@ impl Registry {
         reference: &str,
         options: &PullOptions,
     ) -> Result<Self, PullError> {
+        Self::for_actions("pull", registry, repo, reference, options)
+    }
+
+    /// The place of an artifact to be pushed.
+    pub(crate) fn to_push(
+        registry: &str,
+        repo: &str,
+        reference: &str,
+        options: &PullOptions,
+    ) -> Result<Self, PullError> {
+        Self::for_actions("pull,push", registry, repo, reference, options)
+    }
+
+    fn for_actions(
+        actions: &'static str,
+        registry: &str,
+        repo: &str,
+        reference: &str,
+        options: &PullOptions,
+    ) -> Result<Self, PullError> {
         let base = |scheme| {
             let base = Url::parse(&format!("{scheme}://{registry}/v2/"));
             base.map_err(|error| PullError::Client {
@@ -183,11 +203,13 @@ impl Registry {
             repo: repo.to_owned(),
             reference: reference.to_owned(),
             login: docker_config::login(registry),
+            actions,
             token: Mutex::new(None),
+            parts: Mutex::default(),
         })
     }
 
-    fn url(&self, kind: &str, reference: &str) -> Url {
+    pub(super) fn url(&self, kind: &str, reference: &str) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             let repo = self.repo.split('/');
@@ -196,14 +218,14 @@ impl Registry {
         url
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let registry = self.base.as_str();
         let registry = registry.trim_end_matches("/v2/");
         let registry = registry.split("://").nth(1).unwrap_or_default();
         format!("oci://{registry}/{}", self.repo)
     }
 
-    fn invalid(&self, problem: impl Into<String>) -> PullError {
+    pub(super) fn invalid(&self, problem: impl Into<String>) -> PullError {
         PullError::Listing {
             address: self.name(),
             problem: problem.into(),
@@ -218,9 +240,15 @@ impl Registry {
             (manifest, digest) = self.manifest(&ours.digest).await?;
         }
         let layers = manifest.layers.unwrap_or_default();
-        let is_image = manifest
-            .config
-            .is_some_and(|config| IMAGES.contains(&config.media_type.as_str()));
+        let config = manifest.config;
+        if let Some(config) = config
+            .as_ref()
+            .filter(|config| config.media_type == ModelConfig::MEDIA_TYPE)
+        {
+            let files = self.composed(config, &layers).await?;
+            return Ok(Listing::new(&self.name(), Some(digest), files)?);
+        }
+        let is_image = config.is_some_and(|config| IMAGES.contains(&config.media_type.as_str()));
         let (mut files, mut archives) = (Vec::new(), Vec::new());
         for layer in &layers {
             match layer.compression(is_image) {
@@ -248,6 +276,61 @@ impl Registry {
         Ok(listing.with_archives(archives))
     }
 
+    /// The files of an artifact whose layers are parts of files.
+    async fn composed(
+        &self,
+        config: &Descriptor,
+        layers: &[Descriptor],
+    ) -> Result<Vec<RemoteFile>, Trouble> {
+        let url = self.url("blobs", &config.digest);
+        let text = self
+            .authorized(&url, async |headers: HeaderMap| {
+                self.client.whole(&url, headers, MAX_CONFIG).await
+            })
+            .await?;
+        self.require_digest(&text, &config.digest)?;
+        let layers: Vec<_> = layers
+            .iter()
+            .map(|layer| (layer.digest.as_str(), layer.size))
+            .collect();
+        let config = ModelConfig::decode(&text, &layers).map_err(|problem| {
+            self.invalid(format!("its list of files is not valid: {problem}"))
+        })?;
+        let name = self.name();
+        let files = config.files.into_iter().map(|(file, parts)| {
+            let remote = RemoteFile {
+                size: file.size,
+                sha256: Some(file.sha256.0),
+                version: Some(format!("sha256:{}", file.sha256)),
+                modified: file.modified(),
+                address: format!("{name}/{}", file.path),
+                path: file.path,
+            };
+            (remote, parts)
+        });
+        let (files, parts): (Vec<_>, Vec<_>) = files.unzip();
+        let parts = files.iter().map(|file| file.path.clone()).zip(parts);
+        *self.parts() = parts.collect();
+        Ok(files)
+    }
+
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<String, Arc<[FilePart]>>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The part of a file with the byte at `at`; `None` where the file is a layer.
+    fn part(&self, file: &RemoteFile, at: u64) -> Option<FilePart> {
+        let parts = Arc::clone(self.parts().get(&file.path)?);
+        let next = parts.partition_point(|part| part.at <= at);
+        parts.get(next.checked_sub(1)?).cloned()
+    }
+
+    /// End of the part of a file with the byte at `at`.
+    pub(crate) fn part_end(&self, file: &RemoteFile, at: u64) -> u64 {
+        let part = self.part(file, at);
+        part.map_or(file.size, |part| part.at + part.len)
+    }
+
     /// A layer as it is.
     fn blob(&self, layer: &Descriptor) -> RemoteFile {
         RemoteFile {
@@ -260,7 +343,7 @@ impl Registry {
         }
     }
 
-    /// A layer that is a file.
+    /// A file as a layer.
     fn file(&self, layer: &Descriptor) -> Option<RemoteFile> {
         let path = layer.path()?;
         Some(RemoteFile {
@@ -280,26 +363,39 @@ impl Registry {
                 self.client.whole(&url, headers, MAX_MANIFEST).await
             })
             .await?;
-        let digest = format!("sha256:{}", Digest(Sha256::digest(&text).into()));
-        if reference.starts_with("sha256:") && reference != digest {
-            return Err(Trouble::Final(PullError::Digest {
-                address: format!("{}@{reference}", self.name()),
-                expected: reference.to_owned(),
-                found: digest,
-            }));
+        if reference.starts_with("sha256:") {
+            self.require_digest(&text, reference)?;
         }
         let manifest = serde_json::from_slice(&text)
             .map_err(|error| self.invalid(format!("its manifest cannot be read: {error}")))?;
-        Ok((manifest, digest))
+        Ok((manifest, digest_of(&text)))
+    }
+
+    fn require_digest(&self, content: &[u8], expected: &str) -> Result<(), PullError> {
+        let digest = digest_of(content);
+        if digest == expected {
+            return Ok(());
+        }
+        Err(PullError::Digest {
+            address: format!("{}@{expected}", self.name()),
+            expected: expected.to_owned(),
+            found: digest,
+        })
     }
 
     pub(crate) async fn open(&self, file: &RemoteFile, range: Range<u64>) -> Result<Body, Trouble> {
-        let digest = file.version.as_deref().unwrap_or_default();
-        let url = self.url("blobs", digest);
+        let whole = || FilePart {
+            at: 0,
+            len: file.size,
+            digest: file.version.as_deref().unwrap_or_default().into(),
+        };
+        let layer = self.part(file, range.start).unwrap_or_else(whole);
+        let url = self.url("blobs", &layer.digest);
+        let within = range.start - layer.at..range.end.saturating_sub(layer.at);
         self.authorized(&url, async |headers: HeaderMap| {
             let part = self
                 .client
-                .part(&url, headers, range.clone(), file.size, None);
+                .part(&url, headers, within.clone(), layer.len, None);
             Ok(part.await?.body)
         })
         .await
@@ -307,7 +403,7 @@ impl Registry {
 
     /// Does `ask` with the credentials that the registry wants; again with a new token where it refuses the
     /// one that there is.
-    async fn authorized<T>(
+    pub(super) async fn authorized<T>(
         &self,
         url: &Url,
         ask: impl AsyncFn(HeaderMap) -> Result<T, Trouble>,
@@ -321,6 +417,11 @@ impl Registry {
         let token = self.new_token(url).await?;
         *self.token() = Some(token.clone());
         ask(authorized(Some(&token))).await
+    }
+
+    /// Headers with the credentials that the registry took last.
+    pub(super) fn known_authorization(&self) -> HeaderMap {
+        authorized(self.token().as_deref())
     }
 
     fn token(&self) -> MutexGuard<'_, Option<String>> {
@@ -349,7 +450,7 @@ impl Registry {
         if server.scheme() != self.base.scheme() && server.scheme() != "https" {
             return Err(self.invalid("its server of tokens has no TLS").into());
         }
-        let scope = format!("repository:{}:pull", self.repo);
+        let scope = format!("repository:{}:{}", self.repo, self.actions);
         server.query_pairs_mut().append_pair("scope", &scope);
         if let Some(service) = parameters.get("service") {
             server.query_pairs_mut().append_pair("service", service);
@@ -373,6 +474,11 @@ impl HttpClient {
         let challenge = challenge.and_then(|value| value.to_str().ok());
         Ok(challenge.map(str::to_owned))
     }
+}
+
+/// The name of a blob with this content.
+pub(crate) fn digest_of(bytes: &[u8]) -> String {
+    format!("sha256:{}", Digest(Sha256::digest(bytes).into()))
 }
 
 /// `name="value"` pairs with commas between them.
