@@ -8,9 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tetris_folder::{FolderTable, TableFile, find_header};
 use tetris_loader::header::{Header, HeaderError, LENGTH_FIELD_LEN, MAX_HEADER_LEN};
 use tetris_loader::sidecar::Sidecar;
-use tetris_loader::{
-    Job, MapLimit, ModelBytes, PlannedFile, StoredFile, jobs_of_manifest, map_objects,
-};
+use tetris_loader::{Job, MapLimit, PlannedFile, StoredFile, jobs_of_manifest, map_objects};
 use tetris_store_layout::{
     Access, CreationLock, Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind,
     Mapping, ObjectId, ObjectRef, PublishOutcome, Published, Store,
@@ -25,12 +23,15 @@ use crate::listing::RemoteFile;
 use crate::memory::FetchedParts;
 use crate::objects::{ObjectFetch, ObjectsError, WantedObject, changed};
 use crate::options::PullOptions;
+use crate::peers::Peers;
 use crate::report::{FileReport, KnownBy};
 
 /// Part of a file fetched for its header, which has some 120 bytes for each tensor. Longer ones take a second request.
 const FRONT: u64 = 64 << 10;
 /// Longest sidecar taken: that of a model with 400,000 tensors.
 pub(crate) const MAX_SIDECAR: u64 = 64 << 20;
+/// Longest object made in memory by another's manifest: packs of a file with 100 GB in tensors of 1 MB have this much.
+const MAX_PACK: u64 = 256 << 20;
 /// Longest wait for another process that pulls the same file.
 const WAIT: Duration = Duration::from_hours(1);
 
@@ -41,6 +42,8 @@ pub(crate) struct FilePull<'a> {
     /// Files of an earlier pull of the source, if it is listed.
     pub(crate) earlier: Option<&'a FolderTable>,
     pub(crate) runtime: &'a Handle,
+    /// Nodes that may know a file's manifest.
+    pub(crate) peers: Option<&'a Peers>,
     pub(crate) options: &'a PullOptions,
 }
 
@@ -98,7 +101,10 @@ impl FilePull<'_> {
         let by_sidecar = sidecar.map(|sidecar| self.by_sidecar(file, sidecar));
         let unknown = match by_sidecar.transpose()?.flatten() {
             Some(file) => file,
-            None => self.read(file)?,
+            None => match self.by_peer(file)? {
+                Some(file) => file,
+                None => self.read(file)?,
+            },
         };
         Ok(PulledFile { lock, ..unknown })
     }
@@ -159,6 +165,9 @@ impl FilePull<'_> {
         ) {
             return Ok(Some(header.to_vec()));
         }
+        if manifest.data_start > LENGTH_FIELD_LEN + MAX_HEADER_LEN {
+            return Ok(None);
+        }
         let header = self.bytes(file, 0..manifest.data_start)?;
         Ok((Digest::of(&header) == manifest.header_digest).then_some(header))
     }
@@ -197,6 +206,10 @@ impl FilePull<'_> {
         let threads = self.options.threads.get();
         let present = map_objects(self.store(), &refs, Access::ReadOnly, threads, &limit);
         let jobs = jobs_of_manifest(manifest);
+        let is_short = |job: &Job| job.run_at().is_some() || job.len() <= MAX_PACK;
+        if !jobs.iter().all(is_short) {
+            return Ok(None);
+        }
         let missing: Vec<WantedObject<'_>> = jobs
             .iter()
             .zip(&refs)
@@ -282,35 +295,72 @@ impl FilePull<'_> {
                 .agrees(&samples)
                 .map_err(|failure| changed(failure, file))?;
         let manifest = sidecar.into_manifest();
-        let mut header = vec![0; manifest.data_start as usize];
-        if is_same {
-            samples
-                .read_at(&mut header, 0)
-                .map_err(|failure| changed(failure, file))?;
-        }
-        if Digest::of(&header) != manifest.header_digest {
+        if !is_same {
             return ignored("it is of another version of the file");
         }
-        let Some(completed) = self.complete(file, &manifest)? else {
-            return ignored("it names other bytes than the file has");
+        let by_sidecar = self.by_manifest(file, manifest, KnownBy::Sidecar)?;
+        let Some(mut by_sidecar) = by_sidecar else {
+            return ignored("it is not that of the file");
         };
-        let fetched = self.fetcher.fetched() - before;
+        by_sidecar.report.fetched = self.fetcher.fetched() - before;
+        Ok(Some(by_sidecar))
+    }
+
+    /// The file by a manifest of another node. `None` when no node has one, or it proves to be that of another file.
+    fn by_peer(&self, file: &RemoteFile) -> Result<Option<PulledFile>, PullError> {
+        let Some(peers) = self.peers else {
+            return Ok(None);
+        };
+        let Some(manifest) = self.runtime.block_on(peers.manifest(file)) else {
+            return Ok(None);
+        };
+        let before = self.fetcher.fetched();
+        let by_peer = self.by_manifest(file, manifest, KnownBy::Peer)?;
+        let is_same = by_peer
+            .as_ref()
+            .is_some_and(|known| known.is_planned(self.options.threads.get()));
+        if !is_same {
+            tracing::warn!(
+                address = file.address,
+                "the manifest of a peer is not that of the file"
+            );
+            return Ok(None);
+        }
+        Ok(by_peer.map(|mut known| {
+            known.report.fetched = self.fetcher.fetched() - before;
+            known
+        }))
+    }
+
+    /// The file by a manifest that may be its. `None` when it proves to be another's.
+    fn by_manifest(
+        &self,
+        file: &RemoteFile,
+        manifest: Manifest,
+        known_by: KnownBy,
+    ) -> Result<Option<PulledFile>, PullError> {
+        let Some(header) = self.header(file, &manifest)? else {
+            return Ok(None);
+        };
+        let Some(completed) = self.complete(file, &manifest)? else {
+            return Ok(None);
+        };
         if let Some(expected) = file.sha256
             && sha256(&manifest, &header, &completed.objects) != expected
         {
-            return ignored("the objects that it names do not have the file's SHA-256");
+            return Ok(None);
         }
-        let mut by_sidecar = pulled(file, KnownBy::Sidecar, Some(manifest.id()), fetched);
-        by_sidecar.report.objects = completed.objects.len();
-        by_sidecar.report.new_objects = completed.new;
-        by_sidecar.objects = completed.objects;
-        by_sidecar.header = header;
-        by_sidecar.unbound = Some(Unbound {
+        let mut known = pulled(file, known_by, Some(manifest.id()), 0);
+        known.report.objects = completed.objects.len();
+        known.report.new_objects = completed.new;
+        known.objects = completed.objects;
+        known.header = header;
+        known.unbound = Some(Unbound {
             manifest,
             new: Vec::new(),
             noted: Vec::new(),
         });
-        Ok(Some(by_sidecar))
+        Ok(Some(known))
     }
 
     /// Reads an unknown file, except for the objects of an earlier attempt.
@@ -436,6 +486,30 @@ impl PulledFile {
         known.header = header;
         known.objects = objects;
         known
+    }
+
+    /// Returns true if the manifest is the one that the header and the objects make: the digest of a file does not cover
+    /// the names that a manifest gives its tensors.
+    fn is_planned(&self, threads: usize) -> bool {
+        let Some(Unbound { manifest, .. }) = &self.unbound else {
+            return false;
+        };
+        let stored = StoredFile {
+            path: Path::new(&self.report.file.address),
+            header: &self.header,
+            manifest,
+            objects: &self.objects,
+        };
+        let size = manifest.source_size;
+        let Ok(header) = Header::parse(&self.header, size) else {
+            return false;
+        };
+        let raw = self.header.clone();
+        let Ok(planned) = PlannedFile::of_header(header, raw, size, &stored, threads) else {
+            return false;
+        };
+        let refs: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
+        planned.into_manifest(&refs).0.id() == manifest.id()
     }
 
     /// Removes the objects that were new.

@@ -30,6 +30,8 @@ pub struct PullOptions {
     pub stall: Duration,
     /// Most attempts in a row without a MiB of progress, for one range.
     pub attempts: u32,
+    /// Names with ports of nodes to ask for manifests, e.g. `tetris-models:8080`. Each may stand for many.
+    pub peers: Vec<String>,
     /// Threads that hash and write.
     pub threads: NonZeroUsize,
     /// Receives the progress: bytes of all files, those that the store has included.
@@ -83,6 +85,12 @@ impl PullOptions {
         self
     }
 
+    /// Sets [`PullOptions::peers`].
+    pub fn with_peers(mut self, peers: Vec<String>) -> Self {
+        self.peers = peers;
+        self
+    }
+
     /// Sets [`PullOptions::threads`].
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;
@@ -106,6 +114,7 @@ impl Default for PullOptions {
             bytes_per_second: None,
             stall: Duration::from_secs(30),
             attempts: 6,
+            peers: Vec::new(),
             threads: cores,
             progress: None,
         }

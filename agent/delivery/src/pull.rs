@@ -18,6 +18,7 @@ use crate::listing::{Listing, RemoteFile};
 use crate::name::SourceName;
 use crate::options::PullOptions;
 use crate::origin::Origin;
+use crate::peers::Peers;
 use crate::report::PullReport;
 use crate::selection::{SIDECAR, Selection};
 
@@ -71,6 +72,7 @@ pub(crate) struct Listed<'a> {
     pub(crate) fetcher: &'a Fetcher<'a>,
     pub(crate) listing: &'a Listing,
     pub(crate) selection: Selection<'a>,
+    pub(crate) peers: Option<&'a Peers>,
 }
 
 /// Threads for connections.
@@ -95,6 +97,7 @@ pub(crate) fn with_listing<T>(
     let runtime = runtime(options)?;
     let origin = Origin::new(source, options)?;
     let fetcher = Fetcher::new(&origin, options);
+    let peers = Peers::new(&options.peers)?;
     let name = source.to_string();
     let listing = runtime.block_on(fetcher.list(&name))?;
     work(Listed {
@@ -104,6 +107,7 @@ pub(crate) fn with_listing<T>(
         fetcher: &fetcher,
         listing: &listing,
         selection: Selection::new(&name, &listing, options)?,
+        peers: peers.as_ref(),
     })
 }
 
@@ -192,6 +196,7 @@ impl<'a> ModelPull<'a> {
                 destination,
                 earlier,
                 runtime: source.runtime,
+                peers: source.peers,
                 options: source.options,
             },
             listing: source.listing,

@@ -16,6 +16,8 @@ pub enum KnownBy {
     Version,
     /// By the sidecar beside it.
     Sidecar,
+    /// By the manifest that another node had for its SHA-256.
+    Peer,
     /// It was read.
     Reading,
 }
@@ -27,6 +29,7 @@ impl KnownBy {
             Self::Sha256 => "sha256",
             Self::Version => "version",
             Self::Sidecar => "sidecar",
+            Self::Peer => "peer",
             Self::Reading => "reading",
         }
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use tetris_store_layout::{DecodeError, Digest, FORMAT_VERSION, Manifest, ManifestKind};
 
 use crate::error::{LoadError, LoadFailure};
+use crate::header::{LENGTH_FIELD_LEN, MAX_HEADER_LEN};
 use crate::model_bytes::ModelBytes;
 use crate::source::Source;
 
@@ -346,6 +347,15 @@ fn decode(bytes: &[u8]) -> Result<Sidecar, DecodeError> {
             found: format!("{:?} of {} bytes", manifest.kind, manifest.source_size),
         });
     }
+    // Its readers hold the header in memory.
+    let longest = LENGTH_FIELD_LEN + MAX_HEADER_LEN;
+    if manifest.data_start > longest {
+        return Err(DecodeError::Field {
+            field: "header of a sidecar's file",
+            expected: format!("at most {longest} bytes"),
+            found: manifest.data_start.to_string(),
+        });
+    }
     Ok(Sidecar {
         size,
         mtime: (seconds, nanoseconds),
@@ -408,6 +418,38 @@ mod tests {
             (0, 65534, true),
         ] {
             assert_eq!(may_speak_for(writer, owner), counts, "{writer} {owner}");
+        }
+    }
+
+    /// A file of zeros.
+    struct Zeros;
+
+    impl ModelBytes for Zeros {
+        fn path(&self) -> &Path {
+            Path::new("zeros")
+        }
+
+        fn read_at(&self, buffer: &mut [u8], _: u64) -> Result<(), LoadFailure> {
+            buffer.fill(0);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sidecar_does_not_make_its_reader_hold_a_whole_file() {
+        for (data_start, is_taken) in [(1000, true), (LENGTH_FIELD_LEN + MAX_HEADER_LEN + 1, false)]
+        {
+            let manifest = Manifest {
+                kind: ManifestKind::Safetensors,
+                source_size: data_start,
+                data_start,
+                header_digest: Digest([0; 32]),
+                metadata: Vec::new(),
+                objects: Vec::new(),
+                tensors: Vec::new(),
+            };
+            let bytes = encode_of(&Zeros, data_start, (0, 0), &manifest).unwrap();
+            assert_eq!(decode(&bytes).is_ok(), is_taken, "{data_start}");
         }
     }
 

@@ -43,7 +43,8 @@ pub(crate) struct KeepArgs {
     /// Name by which pods mount it
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     name: String,
-    /// Port that accepts connections once the model is there, for a readiness probe
+    /// Port that accepts connections once the model is there, for a readiness probe and for other nodes that pull with
+    /// --peers
     #[arg(long, value_name = "PORT")]
     ready_port: Option<u16>,
     #[command(flatten)]
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &KeepArgs, location: &StoreLocation, out: &mut Output) -
     interruption.set_holding();
     state.set_present(bytes, folder);
     if let Some(port) = args.ready_port {
-        accept_probes(port)?;
+        accept(port, &agent)?;
     }
     if out.is_json() {
         out.json(&json!({
@@ -160,24 +161,22 @@ fn bring(
     Ok((report, Arc::new(ShownFolder::new(folder)?)))
 }
 
-/// Accepts connections, and closes them: that they can be had is all that a probe asks.
-fn accept_probes(port: u16) -> Result {
+/// Accepts connections of probes, and answers other nodes that ask for manifests.
+fn accept(port: u16, agent: &Agent) -> Result {
     let failed = |error| Error::new(Code::Failed, error);
     let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let listener = TcpListener::bind((any, port))
         // Where there is no IPv6.
         .or_else(|_| TcpListener::bind(("0.0.0.0", port)))
         .map_err(failed)?;
-    let accept = move || {
-        for connection in listener.incoming() {
-            if let Err(error) = connection {
-                tracing::debug!(%error, "a probe was not accepted");
-                std::thread::sleep(FIRST_PAUSE);
-            }
+    let agent = agent.clone();
+    let answer = move || {
+        if let Err(error) = tetris_delivery::answer_peers(listener, &agent) {
+            tracing::error!(%error, "probes and other nodes get no answer");
         }
     };
-    let thread = std::thread::Builder::new().name("probes".to_owned());
-    thread.spawn(accept).map_err(failed)?;
+    let thread = std::thread::Builder::new().name("peers".to_owned());
+    thread.spawn(answer).map_err(failed)?;
     Ok(())
 }
 

@@ -58,6 +58,14 @@ pub(crate) struct FetchArgs {
     /// Most bytes per second, e.g. 500M
     #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
     limit_rate: Option<NonZeroU64>,
+    /// Name and port of nodes to ask for the tensors of files that the store does not know, e.g. tetris-models:8080
+    #[arg(
+        long,
+        value_name = "NAME:PORT",
+        env = "TETRIS_PULL_PEERS",
+        value_delimiter = ','
+    )]
+    peers: Vec<String>,
     /// Threads that hash and write [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -68,7 +76,8 @@ impl FetchArgs {
         let options = PullOptions::default().with_patterns(&self.include, &self.exclude)?;
         let options = options
             .with_connections(self.connections)
-            .with_bytes_per_second(self.limit_rate);
+            .with_bytes_per_second(self.limit_rate)
+            .with_peers(self.peers.clone());
         Ok(match self.threads {
             Some(threads) => options.with_threads(threads),
             None => options,

@@ -18,6 +18,7 @@ mod keep;
 mod leases;
 mod log;
 mod mount;
+mod peers;
 mod place;
 mod pull;
 mod pull_from;
