@@ -174,6 +174,7 @@ impl Operator {
         applier: &mut Applier,
     ) {
         let began = Instant::now();
+        shared.ordered.note_tensors(observed);
         let plan = tracing::debug_span!("plan")
             .in_scope(|| reconcile(observed, &self.options.settings, epoch_ms()));
         self.metrics.planned(began.elapsed().as_secs_f64());

@@ -105,7 +105,8 @@ pub struct ModelNodes {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub match_labels: BTreeMap<String, String>,
-    /// Number of nodes, of those with the labels. Those that have the model stay.
+    /// Number of nodes, of those with the labels. Those that have the model stay; nodes with most of the tensors in the
+    /// profiles of its functions come first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 500))]
     pub count: Option<u32>,

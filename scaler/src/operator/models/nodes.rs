@@ -11,7 +11,7 @@ use crate::resources::ModelNodes;
 use crate::state::Key;
 
 /// State of a model on nodes, by which some are preferred.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Known<'a> {
     /// Nodes that the model has been given, of those that have its content.
     pub(super) given: BTreeSet<&'a str>,
@@ -19,6 +19,8 @@ pub(super) struct Known<'a> {
     pub(super) present: BTreeSet<&'a str>,
     /// Nodes that the plan has for its functions, and those of their instances.
     pub(super) of_functions: BTreeSet<&'a str>,
+    /// Bytes of its tensors on nodes, e.g. of a base that other models share.
+    pub(super) resident: &'a BTreeMap<String, u64>,
 }
 
 /// The nodes that should have a model; `None` for all with the labels, which its DaemonSet finds by itself.
@@ -54,6 +56,7 @@ pub(super) fn nodes_for(
             known.present.contains(name),
             known.given.contains(name),
             node.accepts_new,
+            known.resident.get(name),
             score(model, name),
         ))
     });

@@ -1,7 +1,7 @@
-//! Models that nodes have been given, for the gates of pods that need them.
+//! Models that nodes have been given, for the gates of pods that need them, and what nodes have of models.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::operator::observed::Observed;
 use crate::operator::placing::Step;
@@ -11,19 +11,60 @@ use crate::state::Key;
 /// its volume; with it in time, the scheduler has room for the pod that keeps the model first.
 const PATIENCE_MS: u64 = 5_000;
 
-/// Nodes by namespace and name of the model; `None` for all nodes with its labels. Clones share them.
+/// Nodes of models, by namespace and name of the model. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(in crate::operator) struct OrderedModels(Arc<Mutex<BTreeMap<Key, Option<BTreeSet<String>>>>>);
+pub(in crate::operator) struct OrderedModels(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Nodes that models are given; `None` for all nodes with the labels.
+    given: BTreeMap<Key, Option<BTreeSet<String>>>,
+    resident: ResidentBytes,
+}
+
+/// Bytes of models' tensors on nodes, by model and node.
+pub(super) type ResidentBytes = Arc<BTreeMap<Key, BTreeMap<String, u64>>>;
 
 impl OrderedModels {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes where models are given.
     pub(super) fn set(&self, ordered: BTreeMap<Key, Option<BTreeSet<String>>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = ordered;
+        self.known().given = ordered;
+    }
+
+    /// Notes how much nodes have of the tensors that functions of models have in their profiles.
+    pub(in crate::operator) fn note_tensors(&self, observed: &Observed) {
+        let mut resident: BTreeMap<Key, BTreeMap<String, u64>> = BTreeMap::new();
+        for input in &observed.functions {
+            let (Ok(function), Ok(prepared)) = (&input.record.function, &input.prepared) else {
+                continue;
+            };
+            let Some(model) = &function.model else {
+                continue;
+            };
+            let key = Key::new(input.record.key.namespace.clone(), model.clone());
+            let nodes = resident.entry(key).or_default();
+            for (node, theta) in observed.inventory.thetas(&prepared.model.tensors).iter() {
+                if theta.resident_bytes > 0 {
+                    let most = nodes.entry(node.to_owned()).or_default();
+                    *most = theta.resident_bytes.max(*most);
+                }
+            }
+        }
+        self.known().resident = Arc::new(resident);
+    }
+
+    /// Bytes that nodes have of models, as they were noted last.
+    pub(super) fn resident(&self) -> ResidentBytes {
+        Arc::clone(&self.known().resident)
     }
 
     /// Leaves out steps that open a gate towards a planned node which has not been given the pod's model yet.
     pub(in crate::operator) fn hold_back(&self, steps: &mut Vec<Step>, observed: &Observed) {
-        let ordered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known();
         let model_of = |pod: &Key| {
             let instance = observed.pods.get(pod)?.instance.as_ref()?;
             let mut functions = observed.functions.iter().map(|input| &input.record);
@@ -41,7 +82,7 @@ impl OrderedModels {
                 waited_ms,
                 ..
             } if *waited_ms < PATIENCE_MS => model_of(pod).is_none_or(|model| {
-                let nodes = ordered.get(&model).and_then(Option::as_ref);
+                let nodes = known.given.get(&model).and_then(Option::as_ref);
                 nodes.is_none_or(|nodes| nodes.contains(node))
             }),
             _ => true,

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::decide::{Action, Facts, decide};
-use super::ordered::OrderedModels;
+use super::ordered::{OrderedModels, ResidentBytes};
 use super::records::{KeeperPod, ModelRecord, ServerRecord};
 use crate::labels;
 use crate::lease::Leadership;
@@ -67,7 +67,7 @@ pub(in crate::operator) async fn follow(
             drop(timeout(operator.options.interval, changed.notified()).await);
             ordered.set(caches.ordered());
             if operator.leadership.leads()
-                && let Some(due) = due(&caches, watches, inventories)
+                && let Some(due) = due(&caches, watches, inventories, &ordered.resident())
             {
                 applier.carry_out(due).await;
             }
@@ -156,6 +156,7 @@ fn due(
     caches: &ModelWatches,
     watches: &Watches,
     inventories: &Mutex<Inventories>,
+    resident: &ResidentBytes,
 ) -> Option<Vec<Due>> {
     let (models, servers, pods) = (
         caches.models.all()?,
@@ -196,6 +197,7 @@ fn due(
     let missing = format!(
         "there is no PodTemplate `{TEMPLATE}` with a container in the operator's namespace; apply deploy/base/scaler"
     );
+    let nothing = BTreeMap::new();
     let due = models.values().map(|record| {
         let facts = Facts {
             record,
@@ -204,6 +206,7 @@ fn due(
             pods: &pods,
             nodes: &nodes,
             of_functions: of_functions.get(&record.key).cloned().unwrap_or_default(),
+            resident: resident.get(&record.key).unwrap_or(&nothing),
             kept: &kept,
             now: Timestamp::now(),
         };

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
+use tetris_scaler_core::{Inventory, InventoryLimits};
 
 use super::decide::{Action, Facts, decide};
 use super::ordered::OrderedModels;
@@ -16,11 +17,11 @@ use super::server::{Server, server};
 use crate::nodes::KeptModel;
 use crate::operator::observed::Observed;
 use crate::operator::placing::Step;
-use crate::operator::prepare::Unprepared;
+use crate::operator::prepare::{Unprepared, prepare};
 use crate::operator::records::{FunctionRecord, Instance, NodeRecord, PodRecord};
 use crate::operator::shared::unmeasured;
 use crate::placement::Gate;
-use crate::resources::{ModelSpec, ModelStatus};
+use crate::resources::{ModelProfile, ModelSpec, ModelStatus, stored_object};
 use crate::state::Key;
 
 /// A cluster with models, as the API server has it.
@@ -31,6 +32,7 @@ struct World {
     pods: BTreeMap<Key, Arc<KeeperPod>>,
     nodes: BTreeMap<Key, Arc<NodeRecord>>,
     of_functions: BTreeSet<&'static str>,
+    resident: BTreeMap<String, u64>,
     kept: BTreeMap<String, Arc<[KeptModel]>>,
     statuses: BTreeMap<String, ModelStatus>,
     now: Timestamp,
@@ -58,6 +60,7 @@ impl World {
             pods: BTreeMap::new(),
             nodes: nodes.collect(),
             of_functions: BTreeSet::new(),
+            resident: BTreeMap::new(),
             kept: BTreeMap::new(),
             statuses: BTreeMap::new(),
             now: Timestamp::UNIX_EPOCH,
@@ -84,6 +87,7 @@ impl World {
             pods: &self.pods,
             nodes: &self.nodes,
             of_functions: self.of_functions.clone(),
+            resident: &self.resident,
             kept: &self.kept,
             now: self.now,
         })
@@ -593,8 +597,8 @@ fn fields_that_no_schema_checks_are_checked() {
     check(&named("A", &"x".repeat(4097))).unwrap_err();
 }
 
-#[test]
-fn gates_towards_planned_nodes_wait_for_their_model_to_be_given_to_the_node() {
+/// A function `f` that serves the model `llama`.
+fn function() -> Arc<FunctionRecord> {
     let function = json!({
         "apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction",
         "metadata": {"name": "f", "namespace": "blue", "uid": "uid-f"},
@@ -608,6 +612,72 @@ fn gates_towards_planned_nodes_wait_for_their_model_to_be_given_to_the_node() {
         record.function.as_ref().unwrap().model.as_deref(),
         Some("llama")
     );
+    Arc::new(record)
+}
+
+#[test]
+fn a_model_goes_to_nodes_that_have_most_of_it() {
+    let mut world = World::new(6);
+    world.resident = [("node-2".to_owned(), 1), ("node-4".to_owned(), 2)].into();
+    world
+        .models
+        .insert("llama".to_owned(), spec(&json!({"nodes": {"count": 1}})));
+    world.settle("llama");
+    let content = world.contents().pop().unwrap();
+    assert_eq!(world.on(&content), ["node-4"].into());
+    // It stays there, whatever comes to another.
+    world.resident.insert("node-2".to_owned(), 3);
+    world.settle("llama");
+    assert_eq!(world.on(&content), ["node-4"].into());
+    world
+        .models
+        .insert("llama".to_owned(), spec(&json!({"nodes": {"count": 2}})));
+    world.settle("llama");
+    assert_eq!(world.on(&content), ["node-2", "node-4"].into());
+}
+
+#[test]
+fn tensors_of_a_model_are_those_in_the_profiles_of_its_functions() {
+    let profile = json!({
+        "apiVersion": "tetris.dev/v1alpha1", "kind": "ModelProfile",
+        "metadata": {"name": "p", "namespace": "blue"},
+        "spec": {
+            "model": "llama",
+            "configurations": [{
+                "cpuMillis": 1000, "batch": 1, "concurrency": 1, "ownBytes": 1 << 20,
+                "latencyMicros": {"p50": 50_000, "p90": 50_000, "p95": 50_000, "p99": 50_000},
+            }],
+            "objects": [{"id": "aa".repeat(32), "bytes": 100}, {"id": "bb".repeat(32), "bytes": 30}],
+        },
+    });
+    let profile: ModelProfile = serde_json::from_value(profile).unwrap();
+    let function = function();
+    let prepared = prepare(
+        function.function.as_ref().unwrap(),
+        &profile.checked().unwrap(),
+    );
+    let mut inventory = Inventory::new(InventoryLimits::default());
+    let object = |byte: &str| stored_object("blue", &byte.repeat(32).parse().unwrap());
+    for (node, objects) in [
+        ("node-0", vec![object("bb")]),
+        ("node-1", vec![object("cc")]),
+    ] {
+        inventory.set_node(node, &objects).unwrap();
+    }
+    let ordered = OrderedModels::default();
+    ordered.note_tensors(&Observed {
+        functions: vec![unmeasured(&function, prepared.map(Arc::new))],
+        inventory: Arc::new(inventory),
+        ..Observed::default()
+    });
+    let resident = ordered.resident();
+    let expected: BTreeMap<_, _> = [("node-0".to_owned(), 30)].into();
+    assert_eq!(resident[&key("llama")], expected);
+    assert_eq!(resident.len(), 1);
+}
+
+#[test]
+fn gates_towards_planned_nodes_wait_for_their_model_to_be_given_to_the_node() {
     let instance = Instance {
         function: "f".to_owned(),
         ..Instance::default()
@@ -619,7 +689,7 @@ fn gates_towards_planned_nodes_wait_for_their_model_to_be_given_to_the_node() {
     };
     let observed = Observed {
         functions: vec![unmeasured(
-            &Arc::new(record),
+            &function(),
             Err(Unprepared::NoProfile("p".to_owned())),
         )],
         pods: Arc::new([(key("f-0"), Arc::new(pod))].into()),
