@@ -8,6 +8,7 @@ use tetris_store_layout::{
     Access, DerivedKey, Manifest, ManifestId, MapError, ObjectRef, PublishOutcome, Published,
     Store, TrustDomain,
 };
+use tetris_wire::daemon::{IngestReason, IngestRefusal};
 
 use crate::agent::Agent;
 use crate::daemon::{DaemonClient, DaemonError};
@@ -37,6 +38,22 @@ pub enum NodePublishError {
         "this process has no trust domain, so no one would take its word for a record (LAYOUT.md 4)"
     )]
     NoDomain,
+}
+
+impl NodePublishError {
+    /// Returns true if the store has no room, or none that this process may take.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Reclaimed => true,
+            Self::Daemon(DaemonError::Refused(IngestRefusal { reason, .. })) => [
+                IngestReason::NO_ROOM,
+                IngestReason::LIMIT,
+                IngestReason::POLICY,
+            ]
+            .contains(reason),
+            _ => false,
+        }
+    }
 }
 
 /// A client of the node's daemon that publishes parts of files.

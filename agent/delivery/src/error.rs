@@ -208,6 +208,17 @@ pub enum PullError {
     },
 }
 
+impl PullError {
+    /// Returns true if the store has no room, so that the pull can go on once others need less.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Full { .. } => true,
+            Self::Daemon { source, .. } => source.is_full(),
+            _ => false,
+        }
+    }
+}
+
 /// The end of one attempt.
 #[derive(Debug)]
 pub(crate) enum Trouble {

@@ -16,6 +16,6 @@ mod sealed;
 pub(crate) use absence::Absence;
 pub use client::{BuildTurn, DaemonClient, HeldInStore, RoomMade};
 pub use error::DaemonError;
-pub use keeper::{ModelKeeper, PassedMount};
+pub use keeper::{KeeperNews, ModelKeeper, PassedMount};
 pub(crate) use room::{Answers, Patience};
 pub use sealed::sealed_memory;

@@ -38,6 +38,8 @@ pub const ASSEMBLE: u8 = 12;
 pub const KEEP_MODEL: u8 = 13;
 pub const REPORT_MODEL: u8 = 14;
 pub const SERVE_MODEL: u8 = 15;
+pub const RANK_MODEL: u8 = 16;
+pub const REPORT_NO_ROOM: u8 = 17;
 
 /// Time for a well-behaved client to be answered.
 const LONG: Duration = Duration::from_mins(1);
@@ -230,6 +232,15 @@ fn script(silence: Duration) -> Script {
             problem: String::new(),
         }),
         Message::ServeModel { mount: 1 },
+        Message::RankModel { priority: 7 },
+        Message::ReportModel(ModelReport {
+            stage: ModelStage::Blocked,
+            done: 1,
+            total: 2,
+            bytes_per_second: 0,
+            mount: 0,
+            problem: String::new(),
+        }),
     ];
     let hello = Message::Hello { pid: 7 }.encode();
     Script {

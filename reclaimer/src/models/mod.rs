@@ -8,6 +8,7 @@
 //! # Guarantees
 //! - A model belongs to the trust domain of its keeper in one store: pods of other domains neither see
 //!   nor mount it.
+//! - A keeper with a priority gives its model up when one of a higher has no room, unless a pod has it mounted.
 //! - What is kept here is as much as there are connections, and the latest failures of a store.
 
 mod mounts;
@@ -15,6 +16,7 @@ mod question;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -42,6 +44,8 @@ const FAILURE_AGE: Duration = Duration::from_mins(15);
 const SHOWN: usize = 256;
 /// Mounts that wait for a keeper to take them.
 const ORDERS: usize = 16;
+/// Longest wait for a keeper to give way before another is told to.
+const YIELD: Duration = Duration::from_secs(10);
 /// Longest wait for a keeper to take a mount.
 const TAKE: Duration = Duration::from_secs(5);
 
@@ -72,6 +76,27 @@ struct Keeper {
     report: Option<ModelReport>,
     orders: VecDeque<PassedMount>,
     news: Arc<Notify>,
+    /// `None` for a keeper that does not give way.
+    priority: Option<u32>,
+    /// Set while it gives way to another.
+    yielding: Option<Yielding>,
+}
+
+/// A keeper's way out.
+#[derive(Debug, Clone, Copy)]
+struct Yielding {
+    since: tokio::time::Instant,
+    /// True once it knows.
+    is_told: bool,
+}
+
+/// News for a keeper.
+#[derive(Debug)]
+pub enum KeeperOrder {
+    /// It is to answer for a mount.
+    Mount(PassedMount),
+    /// It is to give its model up.
+    Yield,
 }
 
 /// A mount for a keeper to answer for.
@@ -127,6 +152,8 @@ impl KeptModels {
             report: None,
             orders: VecDeque::new(),
             news: Arc::clone(&news),
+            priority: None,
+            yielding: None,
         };
         registry.keepers.insert(number, keeper);
         KeeperHandle {
@@ -170,7 +197,7 @@ impl KeptModels {
                 store: split_uuid(&key.store).0.to_owned(),
                 name: key.name.clone(),
                 state: match report.stage {
-                    ModelStage::Pulling => "pulling",
+                    ModelStage::Pulling | ModelStage::Blocked => "pulling",
                     ModelStage::Present => "present",
                     ModelStage::Failed => "failed",
                 },
@@ -245,8 +272,18 @@ impl KeptModels {
 }
 
 impl Keeper {
+    /// Stage of the model; `None` before it is known, and for a model that goes.
     fn stage(&self) -> Option<ModelStage> {
-        self.report.as_ref().map(|report| report.stage)
+        let report = self.report.as_ref();
+        let report = report.filter(|_| self.yielding.is_none());
+        report.map(|report| report.stage)
+    }
+
+    /// Returns true if the model takes room, and no pod has it mounted or is about to.
+    fn is_idle(&self) -> bool {
+        matches!(self.stage(), Some(stage) if stage != ModelStage::Failed)
+            && self.orders.is_empty()
+            && self.report.as_ref().is_some_and(|report| report.mount == 0)
     }
 }
 
@@ -256,13 +293,47 @@ impl Registry {
         let rank = |keeper: &Keeper| match keeper.stage() {
             None => 0,
             Some(ModelStage::Failed) => 1,
-            Some(ModelStage::Pulling) => 2,
+            Some(ModelStage::Pulling | ModelStage::Blocked) => 2,
             Some(ModelStage::Present) => 3,
         };
         let keepers = self.keepers.iter().filter(|(_, keeper)| keeper.key == *key);
         keepers
             .max_by_key(|(number, keeper)| (rank(keeper), **number))
             .map(|(number, keeper)| (*number, keeper))
+    }
+
+    /// Has the idle model of the lowest priority, of several the last that came, give way to that of keeper `blocked`, which
+    /// has a higher one. One of a store at a time.
+    fn make_way(&mut self, blocked: u64) {
+        let Some(blocked) = self.keepers.get(&blocked) else {
+            return;
+        };
+        let (store, priority) = (blocked.key.store.clone(), blocked.priority);
+        let of_store = |keeper: &Keeper| keeper.key.store == store;
+        let is_yielding = |keeper: &Keeper| {
+            let yielding = keeper.yielding;
+            yielding.is_some_and(|yielding| yielding.since.elapsed() < YIELD)
+        };
+        if self
+            .keepers
+            .values()
+            .any(|keeper| of_store(keeper) && is_yielding(keeper))
+        {
+            return;
+        }
+        let lower = self.keepers.iter_mut().filter(|(_, keeper)| {
+            of_store(keeper) && keeper.priority.is_some() && keeper.priority < priority
+        });
+        let idle = lower.filter(|(_, keeper)| keeper.is_idle());
+        if let Some((_, keeper)) =
+            idle.min_by_key(|(number, keeper)| (keeper.priority, Reverse(**number)))
+        {
+            keeper.yielding = Some(Yielding {
+                since: tokio::time::Instant::now(),
+                is_told: false,
+            });
+            keeper.news.notify_one();
+        }
     }
 
     fn note_failure(&mut self, key: ModelKey, problem: String) {
@@ -290,15 +361,20 @@ pub struct KeeperHandle {
 }
 
 impl KeeperHandle {
-    /// Takes note of a report, and waits for a mount: for a second while the model is not there.
-    pub async fn report(&self, report: ModelReport) -> Option<PassedMount> {
+    /// Takes note of the model's priority, by which it gives way to others in a full store.
+    pub fn rank(&self, priority: u32) {
+        if let Some(keeper) = self.models.locked().keepers.get_mut(&self.number) {
+            keeper.priority = Some(priority);
+        }
+    }
+
+    /// Takes note of a report, and waits for news: for a second while the model is not there.
+    pub async fn report(&self, report: ModelReport) -> Option<KeeperOrder> {
         let wait = match report.stage {
             ModelStage::Present => PRESENT_WAIT,
-            ModelStage::Pulling | ModelStage::Failed => PULLING_WAIT,
+            ModelStage::Pulling | ModelStage::Failed | ModelStage::Blocked => PULLING_WAIT,
         };
-        if let Some(keeper) = self.models.locked().keepers.get_mut(&self.number) {
-            keeper.report = Some(report);
-        }
+        self.note(report);
         let next = async {
             loop {
                 if let Some(order) = self.take() {
@@ -310,15 +386,34 @@ impl KeeperHandle {
         tokio::time::timeout(wait, next).await.ok()
     }
 
-    fn take(&self) -> Option<PassedMount> {
+    fn note(&self, report: ModelReport) {
+        let is_blocked = report.stage == ModelStage::Blocked;
+        let mut registry = self.models.locked();
+        if let Some(keeper) = registry.keepers.get_mut(&self.number) {
+            keeper.report = Some(report);
+            // It was told, and stays.
+            keeper.yielding = keeper.yielding.filter(|yielding| !yielding.is_told);
+        }
+        if is_blocked {
+            registry.make_way(self.number);
+        }
+    }
+
+    fn take(&self) -> Option<KeeperOrder> {
         let mut registry = self.models.locked();
         let keeper = registry.keepers.get_mut(&self.number)?;
+        if let Some(yielding) = &mut keeper.yielding
+            && !yielding.is_told
+        {
+            yielding.is_told = true;
+            return Some(KeeperOrder::Yield);
+        }
         let order = keeper.orders.pop_front()?;
         // Others are given this mount from now on, before the keeper reports it.
         if let Some(report) = &mut keeper.report {
             report.mount = order.mount;
         }
-        Some(order)
+        Some(KeeperOrder::Mount(order))
     }
 }
 

@@ -61,7 +61,7 @@ pub enum ModelState {
 impl From<&ModelReport> for ModelState {
     fn from(report: &ModelReport) -> Self {
         match report.stage {
-            ModelStage::Pulling => Self::Pulling {
+            ModelStage::Pulling | ModelStage::Blocked => Self::Pulling {
                 done: report.done,
                 total: report.total,
                 bytes_per_second: report.bytes_per_second,

@@ -39,7 +39,15 @@ fn device() -> OwnedFd {
 
 /// Has the keeper report, as often as the clock stands still.
 async fn note(keeper: &KeeperHandle, stage: ModelStage) -> Option<PassedMount> {
-    keeper.report(report(stage)).await
+    match keeper.report(report(stage)).await? {
+        KeeperOrder::Mount(mount) => Some(mount),
+        KeeperOrder::Yield => panic!("the keeper is to give way"),
+    }
+}
+
+/// Returns true if the keeper is told to give way.
+async fn gives_way(keeper: &KeeperHandle, stage: ModelStage) -> bool {
+    matches!(keeper.report(report(stage)).await, Some(KeeperOrder::Yield))
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,6 +125,77 @@ async fn a_mount_goes_to_the_last_keeper_that_has_the_model() {
     assert_eq!(mounted, Ok(()));
     assert_eq!(models.state(&key("a")), ModelState::Present { mount: 7 });
     drop(old);
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_models_of_lower_priority_give_way_one_after_the_other() {
+    let models = KeptModels::default();
+    let ranked = |name: &str, priority| {
+        let keeper = models.keep(key(name));
+        keeper.rank(priority);
+        keeper
+    };
+    let (low, lower, equal, mounted) = (
+        ranked("low", 2),
+        ranked("lower", 1),
+        ranked("equal", 3),
+        ranked("mounted", 0),
+    );
+    let (unranked, failed) = (models.keep(key("unranked")), ranked("failed", 0));
+    let other_store = models.keep(ModelKey {
+        store: "green".to_owned(),
+        ..key("elsewhere")
+    });
+    other_store.rank(0);
+    for keeper in [&low, &equal, &unranked, &other_store] {
+        note(keeper, ModelStage::Present).await;
+    }
+    note(&lower, ModelStage::Pulling).await;
+    note(&failed, ModelStage::Failed).await;
+    let has_mount = ModelReport {
+        mount: 7,
+        ..report(ModelStage::Present)
+    };
+    assert!(mounted.report(has_mount.clone()).await.is_none());
+
+    let blocked = ranked("blocked", 3);
+    note(&blocked, ModelStage::Blocked).await;
+    for keeper in [&low, &equal, &unranked, &other_store] {
+        note(keeper, ModelStage::Present).await;
+    }
+    assert!(mounted.report(has_mount).await.is_none());
+    assert!(gives_way(&lower, ModelStage::Pulling).await);
+    // Pods do not find it any more, and it is the only one that goes.
+    assert_eq!(models.state(&key("lower")), ModelState::Absent);
+    note(&blocked, ModelStage::Blocked).await;
+    note(&low, ModelStage::Present).await;
+    drop(lower);
+    note(&blocked, ModelStage::Blocked).await;
+    assert!(gives_way(&low, ModelStage::Present).await);
+    // It stays all the same, e.g. since a pod has mounted it: its report counts again.
+    note(&low, ModelStage::Present).await;
+    let present = ModelState::Present { mount: 0 };
+    assert_eq!(models.state(&key("low")), present);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_keeper_that_does_not_go_holds_others_back_for_a_bounded_time() {
+    let models = KeptModels::default();
+    let (first, second) = (models.keep(key("a")), models.keep(key("b")));
+    let blocked = models.keep(key("c"));
+    for (keeper, priority) in [(&first, 0), (&second, 1), (&blocked, 2)] {
+        keeper.rank(priority);
+    }
+    note(&first, ModelStage::Present).await;
+    note(&second, ModelStage::Present).await;
+    note(&blocked, ModelStage::Blocked).await;
+    assert!(gives_way(&first, ModelStage::Present).await);
+    // It never reports again, and does not hang up.
+    note(&blocked, ModelStage::Blocked).await;
+    note(&second, ModelStage::Present).await;
+    tokio::time::advance(YIELD).await;
+    note(&blocked, ModelStage::Blocked).await;
+    assert!(gives_way(&second, ModelStage::Present).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,6 +138,7 @@ impl Client {
                     }
                     Err(refused) => (refused, Next::Another),
                 },
+                Ok(Message::RankModel { priority }) => self.rank(keeper.as_ref(), priority),
                 Ok(Message::ReportModel(report)) => {
                     self.note_model(frames, keeper.as_ref(), report).await?
                 }

@@ -7,7 +7,7 @@ use tetris_wire::daemon::{ErrorCode, IngestReason, IngestRefusal, Message, Model
 
 use super::connection::{Client, Next};
 use super::frames::{Ended, Frames};
-use crate::models::{KeeperHandle, ModelKey};
+use crate::models::{KeeperHandle, KeeperOrder, ModelKey};
 
 impl Client {
     /// Takes note that the client keeps a model in its domain.
@@ -28,6 +28,16 @@ impl Client {
             domain,
             name,
         }))
+    }
+
+    /// Takes note of the priority of a keeper's model.
+    pub(super) fn rank(&self, keeper: Option<&KeeperHandle>, priority: u32) -> (Message, Next) {
+        let Some(keeper) = keeper else {
+            let text = "KeepModel comes first".to_owned();
+            return (self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup);
+        };
+        keeper.rank(priority);
+        (Message::ModelNoted, Next::Another)
     }
 
     /// Takes note of how far a keeper is, and has it answer for the next mount, if there is one.
@@ -51,8 +61,10 @@ impl Client {
                 Err(Ended::Closed)
             },
         };
-        let Some(order) = order else {
-            return Ok((Message::ModelNoted, Next::Another));
+        let order = match order {
+            None => return Ok((Message::ModelNoted, Next::Another)),
+            Some(KeeperOrder::Yield) => return Ok((Message::YieldModel, Next::Another)),
+            Some(KeeperOrder::Mount(order)) => order,
         };
         let message = Message::ServeModel { mount: order.mount };
         frames

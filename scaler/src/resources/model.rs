@@ -76,6 +76,10 @@ pub struct ModelSpec {
     /// Time until which nodes keep it. Without it, as long as this resource is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_until: Option<Time>,
+    /// Priority in a full store: models of lower ones that no pod has mounted give way to it. By default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub priority: Option<u32>,
     /// Priority class of the pods that keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]

@@ -32,6 +32,11 @@ impl Error {
         }
     }
 
+    /// The error below the message, if it is of this kind.
+    pub(crate) fn cause<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
+        self.cause.downcast_ref()
+    }
+
     /// The error as scripts get it.
     pub(crate) fn document(&self) -> ErrorDocument {
         ErrorDocument::new(self.code.name(), self.code as u8, self.to_string())

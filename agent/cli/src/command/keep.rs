@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use tetris_agent::daemon::{DaemonClient, DaemonError, ModelKeeper, PassedMount};
+use tetris_agent::daemon::{DaemonClient, DaemonError, KeeperNews, ModelKeeper, PassedMount};
 use tetris_agent::store_location::StoreLocation;
 use tetris_agent::{Agent, ProgressFn};
-use tetris_delivery::{PullOptions, PullReport, SourceName};
+use tetris_delivery::{PullError, PullOptions, PullReport, SourceName};
 use tetris_folder::ShownFolder;
 use tetris_units::size::Bytes;
 use tetris_wire::daemon::{ModelReport, ModelStage, is_model_name};
@@ -32,6 +32,9 @@ const MAX_MOUNTS: usize = 8;
 const LOOK: Duration = Duration::from_millis(100);
 /// Shortest time over which a rate is measured.
 const RATE: Duration = Duration::from_secs(1);
+/// Attempts in a full store that bring nothing more, and the time between two, in which another model gives way.
+const ATTEMPTS: u32 = 5;
+const TURN: Duration = Duration::from_secs(3);
 /// Longest wait for the daemon to hear of a failure.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
@@ -43,6 +46,9 @@ pub(crate) struct KeepArgs {
     /// Name by which pods mount it
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     name: String,
+    /// Priority in a full store: models of lower ones that no pod has mounted give way to it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    priority: u32,
     /// Port that accepts connections once the model is there, for a readiness probe and for other nodes that pull with
     /// --peers
     #[arg(long, value_name = "PORT")]
@@ -73,13 +79,15 @@ pub(crate) fn run(args: &KeepArgs, location: &StoreLocation, out: &mut Output) -
     let reporter = Reporter {
         agent: agent.clone(),
         name: args.name.clone(),
+        priority: args.priority,
         state: Arc::clone(&state),
     };
     let reporting = std::thread::Builder::new()
         .name("reports".to_owned())
         .spawn(move || reporter.run())
         .map_err(|error| Error::new(Code::Failed, error))?;
-    let brought = bring(&agent, &interruption, &source, &options, &state);
+    let bring = || bring(&agent, &interruption, &source, &options, &state);
+    let brought = bring_in_turn(args.priority, &state, bring);
     let (report, folder) = match brought {
         Ok(brought) => brought,
         Err(error) => {
@@ -137,6 +145,34 @@ fn end_with_mounts(interruption: &Interruption, state: &KeeperState) -> Result {
     end_well()
 }
 
+/// Does `bring` again in a full store, as long as models of lower priority give way.
+fn bring_in_turn<T>(
+    priority: u32,
+    state: &KeeperState,
+    bring: impl Fn() -> Result<T>,
+) -> Result<T> {
+    let mut most = 0;
+    let mut attempt = 0;
+    loop {
+        let error = match bring() {
+            Ok(brought) => return Ok(brought),
+            Err(error) => error,
+        };
+        let is_full = error.cause::<PullError>().is_some_and(PullError::is_full);
+        let done = state.locked().done;
+        if done > most {
+            (most, attempt) = (done, 0);
+        }
+        attempt += 1;
+        if !is_full || priority == 0 || attempt > ATTEMPTS {
+            return Err(error);
+        }
+        tracing::warn!(%error, "waiting for models of lower priority to give way");
+        state.locked().is_blocked = true;
+        std::thread::sleep(TURN);
+    }
+}
+
 /// Pulls the model, and maps all of it.
 fn bring(
     agent: &Agent,
@@ -191,6 +227,8 @@ struct Kept {
     /// The model, once it is there.
     folder: Option<Arc<ShownFolder>>,
     problem: Option<String>,
+    /// True until it is reported that the store had no room: one model gives way for each report.
+    is_blocked: bool,
     /// Mounts under way, the last one last.
     mounts: Vec<u64>,
     /// The last rate, and when and after how many bytes it was measured.
@@ -226,9 +264,11 @@ impl KeeperState {
     fn report(&self) -> ModelReport {
         let mut kept = self.locked();
         kept.measure();
+        let is_blocked = std::mem::take(&mut kept.is_blocked);
         let stage = match (&kept.problem, &kept.folder) {
             (Some(_), _) => ModelStage::Failed,
             (None, Some(_)) => ModelStage::Present,
+            (None, None) if is_blocked => ModelStage::Blocked,
             (None, None) => ModelStage::Pulling,
         };
         ModelReport {
@@ -237,7 +277,7 @@ impl KeeperState {
             total: kept.total,
             bytes_per_second: match stage {
                 ModelStage::Pulling => kept.bytes_per_second,
-                ModelStage::Present | ModelStage::Failed => 0,
+                ModelStage::Present | ModelStage::Failed | ModelStage::Blocked => 0,
             },
             mount: kept.mounts.last().copied().unwrap_or_default(),
             problem: kept.problem.clone().unwrap_or_default(),
@@ -264,6 +304,7 @@ impl Kept {
 struct Reporter {
     agent: Agent,
     name: String,
+    priority: u32,
     state: Arc<KeeperState>,
 }
 
@@ -293,19 +334,36 @@ impl Reporter {
             socket: "daemon".into(),
         })?;
         let client = DaemonClient::of_store(store, LAST_WORDS);
-        client.keep_model(store.header_descriptor(), &self.name)
+        client.keep_model(store.header_descriptor(), &self.name, self.priority)
     }
 
     fn follow(&self, keeper: &mut ModelKeeper) -> Result<(), DaemonError> {
         loop {
             let report = self.state.report();
             let is_last = report.stage == ModelStage::Failed;
-            if let Some(passed) = keeper.report(report)? {
-                self.serve(passed);
-            } else if is_last {
-                return Ok(());
+            match keeper.report(report)? {
+                Some(KeeperNews::Mount(passed)) => self.serve(passed),
+                Some(KeeperNews::Yield) => self.give_way(keeper),
+                None if is_last => return Ok(()),
+                None => {}
             }
         }
+    }
+
+    /// Ends the command, so that another model has its room, unless a pod has the model mounted.
+    fn give_way(&self, keeper: &mut ModelKeeper) {
+        if self.state.mounts() > 0 {
+            return;
+        }
+        let error = Error::message(
+            Code::Failed,
+            "the store has no room for this model beside those of higher priority; it is tried again later",
+        );
+        self.state.fail(&error);
+        // Pods that wait get the reason, if the daemon is there to hear it.
+        let _unheard = keeper.report(self.state.report());
+        output::error(&error);
+        std::process::exit(error.code as i32);
     }
 
     /// Answers for a mount, in its thread.

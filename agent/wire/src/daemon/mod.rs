@@ -20,8 +20,8 @@ use crate::{MAX_TEXT_BYTES, Protocol, ProtocolError, Reader, Writer};
 use kinds::{
     ASK_DOMAIN, ASK_WARM, ASSEMBLE, DOMAIN, ERROR, HELLO, HELLO_ACK, INGEST, INGEST_DONE,
     INGEST_PROGRESS, INGEST_REFUSED, INGEST_WAITING, INGESTED, KEEP_MODEL, MAKE_ROOM, MODEL_NOTED,
-    PUBLISH, PUBLISHED, RECORD_DERIVED, RECORDED, REPORT_MODEL, ROOM_MADE, ROOM_REFUSED,
-    SERVE_MODEL, TAKE_TURN, TRACE, TRACE_KEPT, TURN_TAKEN, WARM,
+    PUBLISH, PUBLISHED, RANK_MODEL, RECORD_DERIVED, RECORDED, REPORT_MODEL, ROOM_MADE,
+    ROOM_REFUSED, SERVE_MODEL, TAKE_TURN, TRACE, TRACE_KEPT, TURN_TAKEN, WARM, YIELD_MODEL,
 };
 
 pub use derived::{BuildRequest, DerivedClaim};
@@ -156,6 +156,13 @@ pub enum Message {
     ReportModel(ModelReport),
     /// The daemon took note of the model, or of its state.
     ModelNoted,
+    /// Priority of the model that the client keeps, which can give way to others in a full store.
+    RankModel {
+        /// Its priority: models of higher ones stay.
+        priority: u32,
+    },
+    /// The client is to give its model up, instead of `ModelNoted`: one of higher priority has no room.
+    YieldModel,
     /// The client is to answer for a mount of its model, instead of `ModelNoted`. One descriptor comes with it: the mount's, of
     /// `/dev/fuse`.
     ServeModel {
@@ -203,6 +210,8 @@ impl Message {
             Self::KeepModel { .. } => KEEP_MODEL,
             Self::ReportModel(_) => REPORT_MODEL,
             Self::ModelNoted => MODEL_NOTED,
+            Self::RankModel { .. } => RANK_MODEL,
+            Self::YieldModel => YIELD_MODEL,
             Self::ServeModel { .. } => SERVE_MODEL,
         }
     }
@@ -226,7 +235,9 @@ impl Message {
             | Self::Recorded
             | Self::TurnTaken
             | Self::TraceKept
-            | Self::ModelNoted => to,
+            | Self::ModelNoted
+            | Self::YieldModel => to,
+            Self::RankModel { priority } => to.u32(*priority),
             Self::KeepModel { name } => to.text(name, MAX_MODEL_NAME),
             Self::ReportModel(report) => report.encode(to),
             Self::ServeModel { mount } => to.u64(*mount),
@@ -358,6 +369,12 @@ impl Message {
             }
             REPORT_MODEL => ModelReport::decode(reader("33 to 545")).map(Self::ReportModel),
             MODEL_NOTED => reader("0").end(Self::ModelNoted),
+            RANK_MODEL => {
+                let mut from = reader("4");
+                let priority = from.u32()?;
+                from.end(Self::RankModel { priority })
+            }
+            YIELD_MODEL => reader("0").end(Self::YieldModel),
             SERVE_MODEL => {
                 let mut from = reader("8");
                 match from.u64()? {

@@ -28,6 +28,8 @@ pub enum ModelStage {
     Present,
     /// It could not be brought. The client tries again later.
     Failed,
+    /// The store has no room for it. The client tries again when another model has given way.
+    Blocked,
 }
 
 /// State of a model that a client keeps.
@@ -53,6 +55,7 @@ impl ModelReport {
             ModelStage::Pulling => 1,
             ModelStage::Present => 2,
             ModelStage::Failed => 3,
+            ModelStage::Blocked => 4,
         };
         to.u8(stage)
             .u64(self.done)
@@ -67,7 +70,8 @@ impl ModelReport {
             1 => ModelStage::Pulling,
             2 => ModelStage::Present,
             3 => ModelStage::Failed,
-            other => return Err(from.value("1 to 3", other.into())),
+            4 => ModelStage::Blocked,
+            other => return Err(from.value("1 to 4", other.into())),
         };
         Ok(Self {
             stage,

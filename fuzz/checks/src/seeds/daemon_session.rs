@@ -2,7 +2,8 @@
 
 use crate::daemon_session::{
     ANSWER, ASK_DOMAIN, ASK_WARM, ASSEMBLE, HELLO, INGEST, INGEST_DONE, INGEST_FILE, KEEP_MODEL,
-    MAKE_ROOM, MAKE_TOO_MUCH_ROOM, PUBLISH, RECORD, REPORT_MODEL, SERVE_MODEL, TAKE_TURN,
+    MAKE_ROOM, MAKE_TOO_MUCH_ROOM, PUBLISH, RANK_MODEL, RECORD, REPORT_MODEL, REPORT_NO_ROOM,
+    SERVE_MODEL, TAKE_TURN,
 };
 use crate::session::{
     CHANGING_MODEL, CLOSED_PIPE, EVENTS, FILE, FOLDER, ITSELF, LISTENER, LONG_FILE, MODEL, NULL,
@@ -94,6 +95,21 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 .say(KEEP_MODEL)
                 .hear()
                 .say(REPORT_MODEL),
+        ),
+        (
+            "valid-model-without-room",
+            greeted()
+                .say_with(ASK_DOMAIN, &[MODEL], 0)
+                .hear()
+                .say(KEEP_MODEL)
+                .hear()
+                .say(RANK_MODEL)
+                .hear()
+                .say(REPORT_NO_ROOM),
+        ),
+        (
+            "hostile-priority-of-no-model",
+            greeted().say(RANK_MODEL).hear(),
         ),
         (
             "valid-model-without-domain",

@@ -174,6 +174,8 @@ fn daemon_messages() -> Vec<Vec<u8>> {
             problem: text(),
         }),
         Message::ModelNoted,
+        Message::RankModel { priority: 6 },
+        Message::YieldModel,
         Message::ServeModel { mount: 5 },
         Message::AskDomain,
         Message::Domain(Some(TrustDomain::User(1000))),

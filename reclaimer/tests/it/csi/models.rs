@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tetris_agent::daemon::{DaemonClient, ModelKeeper};
+use tetris_agent::daemon::{DaemonClient, KeeperNews, ModelKeeper};
 use tetris_agent::{Agent, LoadOptions};
 use tetris_delivery::{Destination, PullOptions, SourceName, pull};
 use tetris_folder::{ModelFolder, ShownFolder};
@@ -105,7 +105,9 @@ impl Node {
         let thread = std::thread::spawn(move || {
             let mut mount = 0;
             while let Ok(passed) = keeper.report(report(ModelStage::Present, mount)) {
-                let Some(passed) = passed else { continue };
+                let Some(KeeperNews::Mount(passed)) = passed else {
+                    continue;
+                };
                 mount = passed.mount;
                 let (folder, ended, agent) = (Arc::clone(&folder), ended.clone(), agent.clone());
                 std::thread::spawn(move || {
@@ -169,7 +171,9 @@ fn serve(host: &Host, driver: &Driver, stopped: oneshot::Receiver<()>) {
 fn keeper(agent: &Agent) -> ModelKeeper {
     let store = agent.store().unwrap();
     let client = DaemonClient::of_store(store, PATIENCE);
-    client.keep_model(store.header_descriptor(), MODEL).unwrap()
+    client
+        .keep_model(store.header_descriptor(), MODEL, 0)
+        .unwrap()
 }
 
 fn report(stage: ModelStage, mount: u64) -> ModelReport {

@@ -126,6 +126,9 @@ fn fill(container: &mut Value, model: &str, spec: &ModelSpec) {
     for (flag, patterns) in patterns {
         arguments.extend(patterns.iter().map(|pattern| format!("{flag}={pattern}")));
     }
+    if let Some(priority) = spec.priority {
+        arguments.push(format!("--priority={priority}"));
+    }
     if let Some(connections) = spec.connections {
         arguments.push(format!("--connections={connections}"));
     }

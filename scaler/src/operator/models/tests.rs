@@ -435,7 +435,7 @@ fn pods_are_those_of_the_template_with_what_the_model_says() {
         spec(&json!({
             "revision": "v1", "include": ["*.safetensors"], "exclude": ["*.bin"], "secret": "hub",
             "environment": {"HF_ENDPOINT": "http://hub"}, "serviceAccountName": "web", "store": "shared",
-            "priorityClassName": "high", "connections": 4, "limitRate": "500M", "memory": "2Gi",
+            "priority": 7, "priorityClassName": "high", "connections": 4, "limitRate": "500M", "memory": "2Gi",
         })),
     );
     let record = world.record("llama");
@@ -453,6 +453,7 @@ fn pods_are_those_of_the_template_with_what_the_model_says() {
             "8080",
             "--include=*.safetensors",
             "--exclude=*.bin",
+            "--priority=7",
             "--connections=4",
             "--limit-rate=500M",
             "--",

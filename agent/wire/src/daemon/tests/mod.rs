@@ -104,12 +104,15 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         "[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?".prop_map(|name| Message::KeepModel { name }),
         Just(Message::ModelNoted),
+        Just(Message::YieldModel),
+        any::<u32>().prop_map(|priority| Message::RankModel { priority }),
         (1..=u64::MAX).prop_map(|mount| Message::ServeModel { mount }),
         (
             prop_oneof![
                 Just(ModelStage::Pulling),
                 Just(ModelStage::Present),
-                Just(ModelStage::Failed)
+                Just(ModelStage::Failed),
+                Just(ModelStage::Blocked)
             ],
             any::<[u64; 4]>(),
             text()
