@@ -71,7 +71,13 @@ impl Registry {
         headers.insert(CONTENT_TYPE, octets);
         headers.insert(CONTENT_LENGTH, len.into());
         let sent = self.client.send_body(Method::PUT, &place, headers, body);
-        sent.await.map(drop)
+        match sent.await {
+            // The next attempt asks for a token first.
+            Err(Trouble::Final(PullError::Refused { status, .. })) if status.starts_with("401") => {
+                Err(Trouble::passing("the token has expired"))
+            }
+            sent => sent.map(drop),
+        }
     }
 
     /// Puts the manifest at the tag.
