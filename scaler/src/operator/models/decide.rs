@@ -49,7 +49,7 @@ pub(super) struct Facts<'a> {
     /// Nodes of functions that name the model.
     pub(super) of_functions: BTreeSet<&'a str>,
     /// Bytes of the model's tensors on nodes, as far as profiles of its functions tell.
-    pub(super) resident: &'a BTreeMap<String, u64>,
+    pub(super) resident: BTreeMap<String, u64>,
     /// Models that pods keep, by node, as the daemons report them.
     pub(super) kept: &'a BTreeMap<String, Arc<[KeptModel]>>,
     pub(super) now: Timestamp,
@@ -138,7 +138,7 @@ impl<'a> Facts<'a> {
                 .unwrap_or_default(),
             present: present(self.pods(None)),
             of_functions: self.of_functions.clone(),
-            resident: self.resident,
+            resident: &self.resident,
         };
         let nodes = nodes_for(&self.record.key, &spec.nodes, &known, self.nodes);
         let server = server(self.record, spec, template, nodes.as_ref());

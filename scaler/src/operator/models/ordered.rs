@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tetris_scaler_core::{FunctionModel, Inventory};
+
 use crate::operator::observed::Observed;
 use crate::operator::placing::Step;
 use crate::state::Key;
@@ -19,11 +21,31 @@ pub(in crate::operator) struct OrderedModels(Arc<Mutex<Known>>);
 struct Known {
     /// Nodes that models are given; `None` for all nodes with the labels.
     given: BTreeMap<Key, Option<BTreeSet<String>>>,
-    resident: ResidentBytes,
+    tensors: Arc<NotedTensors>,
 }
 
-/// Bytes of models' tensors on nodes, by model and node.
-pub(super) type ResidentBytes = Arc<BTreeMap<Key, BTreeMap<String, u64>>>;
+/// Tensors that functions of models have in their profiles, and those that nodes have.
+#[derive(Debug, Default)]
+pub(super) struct NotedTensors {
+    functions: BTreeMap<Key, Vec<Arc<FunctionModel>>>,
+    inventory: Arc<Inventory>,
+}
+
+impl NotedTensors {
+    /// Bytes of a model's tensors on nodes.
+    pub(super) fn resident(&self, model: &Key) -> BTreeMap<String, u64> {
+        let mut resident: BTreeMap<String, u64> = BTreeMap::new();
+        for function in self.functions.get(model).into_iter().flatten() {
+            for (node, theta) in self.inventory.thetas(&function.tensors).iter() {
+                if theta.resident_bytes > 0 {
+                    let most = resident.entry(node.to_owned()).or_default();
+                    *most = theta.resident_bytes.max(*most);
+                }
+            }
+        }
+        resident
+    }
+}
 
 impl OrderedModels {
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -35,31 +57,27 @@ impl OrderedModels {
         self.known().given = ordered;
     }
 
-    /// Notes how much nodes have of the tensors that functions of models have in their profiles.
+    /// Notes the tensors of models and nodes.
     pub(in crate::operator) fn note_tensors(&self, observed: &Observed) {
-        let mut resident: BTreeMap<Key, BTreeMap<String, u64>> = BTreeMap::new();
+        let mut functions: BTreeMap<Key, Vec<_>> = BTreeMap::new();
         for input in &observed.functions {
-            let (Ok(function), Ok(prepared)) = (&input.record.function, &input.prepared) else {
-                continue;
-            };
-            let Some(model) = &function.model else {
-                continue;
-            };
-            let key = Key::new(input.record.key.namespace.clone(), model.clone());
-            let nodes = resident.entry(key).or_default();
-            for (node, theta) in observed.inventory.thetas(&prepared.model.tensors).iter() {
-                if theta.resident_bytes > 0 {
-                    let most = nodes.entry(node.to_owned()).or_default();
-                    *most = theta.resident_bytes.max(*most);
-                }
+            if let (Ok(function), Ok(prepared)) = (&input.record.function, &input.prepared)
+                && let Some(model) = &function.model
+            {
+                let key = Key::new(input.record.key.namespace.clone(), model.clone());
+                let of_model = functions.entry(key).or_default();
+                of_model.push(Arc::clone(&prepared.model));
             }
         }
-        self.known().resident = Arc::new(resident);
+        self.known().tensors = Arc::new(NotedTensors {
+            functions,
+            inventory: Arc::clone(&observed.inventory),
+        });
     }
 
-    /// Bytes that nodes have of models, as they were noted last.
-    pub(super) fn resident(&self) -> ResidentBytes {
-        Arc::clone(&self.known().resident)
+    /// The tensors, as they were noted last.
+    pub(super) fn tensors(&self) -> Arc<NotedTensors> {
+        Arc::clone(&self.known().tensors)
     }
 
     /// Leaves out steps that open a gate towards a planned node which has not been given the pod's model yet.

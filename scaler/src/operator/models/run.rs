@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::decide::{Action, Facts, decide};
-use super::ordered::{OrderedModels, ResidentBytes};
+use super::ordered::{NotedTensors, OrderedModels};
 use super::records::{KeeperPod, ModelRecord, ServerRecord};
 use crate::labels;
 use crate::lease::Leadership;
@@ -67,7 +67,7 @@ pub(in crate::operator) async fn follow(
             drop(timeout(operator.options.interval, changed.notified()).await);
             ordered.set(caches.ordered());
             if operator.leadership.leads()
-                && let Some(due) = due(&caches, watches, inventories, &ordered.resident())
+                && let Some(due) = due(&caches, watches, inventories, &ordered.tensors())
             {
                 applier.carry_out(due).await;
             }
@@ -156,7 +156,7 @@ fn due(
     caches: &ModelWatches,
     watches: &Watches,
     inventories: &Mutex<Inventories>,
-    resident: &ResidentBytes,
+    tensors: &NotedTensors,
 ) -> Option<Vec<Due>> {
     let (models, servers, pods) = (
         caches.models.all()?,
@@ -197,7 +197,14 @@ fn due(
     let missing = format!(
         "there is no PodTemplate `{TEMPLATE}` with a container in the operator's namespace; apply deploy/base/scaler"
     );
-    let nothing = BTreeMap::new();
+    let resident = |record: &ModelRecord| {
+        // Of others, all nodes or those of the plan have it.
+        let spec = record.spec.as_ref().ok();
+        let is_chosen = spec.is_some_and(|spec| spec.nodes.count.is_some());
+        is_chosen
+            .then(|| tensors.resident(&record.key))
+            .unwrap_or_default()
+    };
     let due = models.values().map(|record| {
         let facts = Facts {
             record,
@@ -206,7 +213,7 @@ fn due(
             pods: &pods,
             nodes: &nodes,
             of_functions: of_functions.get(&record.key).cloned().unwrap_or_default(),
-            resident: resident.get(&record.key).unwrap_or(&nothing),
+            resident: resident(record),
             kept: &kept,
             now: Timestamp::now(),
         };

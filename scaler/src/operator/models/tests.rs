@@ -87,7 +87,7 @@ impl World {
             pods: &self.pods,
             nodes: &self.nodes,
             of_functions: self.of_functions.clone(),
-            resident: &self.resident,
+            resident: self.resident.clone(),
             kept: &self.kept,
             now: self.now,
         })
@@ -671,10 +671,10 @@ fn tensors_of_a_model_are_those_in_the_profiles_of_its_functions() {
         inventory: Arc::new(inventory),
         ..Observed::default()
     });
-    let resident = ordered.resident();
+    let tensors = ordered.tensors();
     let expected: BTreeMap<_, _> = [("node-0".to_owned(), 30)].into();
-    assert_eq!(resident[&key("llama")], expected);
-    assert_eq!(resident.len(), 1);
+    assert_eq!(tensors.resident(&key("llama")), expected);
+    assert!(tensors.resident(&key("other")).is_empty());
 }
 
 #[test]
