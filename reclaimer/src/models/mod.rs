@@ -168,7 +168,7 @@ impl KeptModels {
         let registry = self.locked();
         if let Some(report) = registry
             .best(key)
-            .and_then(|(_, keeper)| keeper.report.clone())
+            .and_then(|(_, keeper)| keeper.stage().and(keeper.report.clone()))
         {
             return ModelState::from(&report);
         }
