@@ -160,15 +160,14 @@ async fn idle_models_of_lower_priority_give_way_one_after_the_other() {
 
     let blocked = ranked("blocked", 3);
     note(&blocked, ModelStage::Blocked).await;
-    for keeper in [&low, &equal, &unranked, &other_store] {
-        note(keeper, ModelStage::Present).await;
-    }
-    assert!(mounted.report(has_mount).await.is_none());
     assert!(gives_way(&lower, ModelStage::Pulling).await);
     // Pods do not find it any more, and it is the only one that goes.
     assert_eq!(models.state(&key("lower")), ModelState::Absent);
     note(&blocked, ModelStage::Blocked).await;
-    note(&low, ModelStage::Present).await;
+    for keeper in [&low, &equal, &unranked, &other_store] {
+        note(keeper, ModelStage::Present).await;
+    }
+    assert!(mounted.report(has_mount).await.is_none());
     drop(lower);
     note(&blocked, ModelStage::Blocked).await;
     assert!(gives_way(&low, ModelStage::Present).await);
