@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,14 @@ def small(empty_dir: Path) -> Iterator[Restricted]:
     subprocess.run(["umount", "--lazy", empty_dir], check=True)
 
 
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory that every user can read."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
 def model(folder: Path, name: str, mib: int) -> Path:
     """A folder with a model of so many MiB."""
     made = folder / name
@@ -78,11 +87,8 @@ def model(folder: Path, name: str, mib: int) -> Path:
     return made
 
 
-def test_models_of_lower_priority_give_way_in_a_full_store(small: Restricted, tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:3]:
-        parent.chmod(0o755)
-    low, middle, high = (model(tmp_path, name, mib) for name, mib in (("low", 16), ("middle", 16), ("high", 24)))
+def test_models_of_lower_priority_give_way_in_a_full_store(small: Restricted, public: Path) -> None:
+    low, middle, high = (model(public, name, mib) for name, mib in (("low", 16), ("middle", 16), ("high", 24)))
     kept = {made.name: Kept(small, made, priority) for priority, made in enumerate((low, middle))}
     assert kept["low"].document()["name"] == "low"
     assert kept["middle"].document()["name"] == "middle"
