@@ -84,6 +84,7 @@ def model(folder: Path, name: str, mib: int) -> Path:
     made.chmod(0o755)
     tensors = {f"w{index}": torch.randn(4 * MIB // 4) for index in range(mib // 4)}
     save_file(tensors, made / "model.safetensors")
+    (made / "model.safetensors").chmod(0o644)
     return made
 
 
