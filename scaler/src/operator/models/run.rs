@@ -201,9 +201,11 @@ fn due(
         // Of others, all nodes or those of the plan have it.
         let spec = record.spec.as_ref().ok();
         let is_chosen = spec.is_some_and(|spec| spec.nodes.count.is_some());
-        is_chosen
-            .then(|| tensors.resident(&record.key))
-            .unwrap_or_default()
+        if is_chosen {
+            tensors.resident(&record.key)
+        } else {
+            BTreeMap::new()
+        }
     };
     let due = models.values().map(|record| {
         let facts = Facts {
