@@ -38,7 +38,7 @@ class Kept:
         )
 
     def document(self) -> Any:
-        """What it prints: once the model is there, or when it cannot be kept."""
+        """Read its output: once the model is there, or when it cannot be kept."""
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 

@@ -39,7 +39,7 @@ pub struct PassedMount {
 
 impl DaemonClient {
     /// Has the daemon know that this process keeps the model `name` on the node, in its trust domain. `header` is the store's
-    /// header, through the mount that this process has. Models of lower `priority` can be told to give way to it.
+    /// header, through the mount that this process has. Models of lower `priority` give way to it.
     ///
     /// # Errors
     ///

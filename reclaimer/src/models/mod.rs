@@ -44,7 +44,7 @@ const FAILURE_AGE: Duration = Duration::from_mins(15);
 const SHOWN: usize = 256;
 /// Mounts that wait for a keeper to take them.
 const ORDERS: usize = 16;
-/// Longest wait for a keeper to give way before another is told to.
+/// Longest wait for a keeper to give way before another is asked.
 const YIELD: Duration = Duration::from_secs(10);
 /// Longest wait for a keeper to take a mount.
 const TAKE: Duration = Duration::from_secs(5);
@@ -391,7 +391,7 @@ impl KeeperHandle {
         let mut registry = self.models.locked();
         if let Some(keeper) = registry.keepers.get_mut(&self.number) {
             keeper.report = Some(report);
-            // It was told, and stays.
+            // It was asked, and stays.
             keeper.yielding = keeper.yielding.filter(|yielding| !yielding.is_told);
         }
         if is_blocked {

@@ -45,7 +45,7 @@ async fn note(keeper: &KeeperHandle, stage: ModelStage) -> Option<PassedMount> {
     }
 }
 
-/// Returns true if the keeper is told to give way.
+/// Returns true if the keeper is asked to give way.
 async fn gives_way(keeper: &KeeperHandle, stage: ModelStage) -> bool {
     matches!(keeper.report(report(stage)).await, Some(KeeperOrder::Yield))
 }

@@ -32,7 +32,7 @@ const MAX_MOUNTS: usize = 8;
 const LOOK: Duration = Duration::from_millis(100);
 /// Shortest time over which a rate is measured.
 const RATE: Duration = Duration::from_secs(1);
-/// Attempts in a full store that bring nothing more, and the time between two, in which another model gives way.
+/// Attempts in a full store that bring nothing more, and the time between two, for another model to give way.
 const ATTEMPTS: u32 = 5;
 const TURN: Duration = Duration::from_secs(3);
 /// Longest wait for the daemon to hear of a failure.

@@ -15,7 +15,7 @@ use crate::listing::{Compression, RemoteFile};
 
 /// Length of the ranges in bytes.
 const RANGE: u64 = 8 << 20;
-/// Ranges fetched at once, in which all their bytes are in memory.
+/// Ranges fetched at once, whose bytes are all in memory.
 const AHEAD: usize = 4;
 /// Most decompressed bytes that nothing is made of.
 const MAX_UNUSED: u64 = 64 << 30;
