@@ -21,7 +21,7 @@ use crate::fetch::Attempts;
 use crate::name::SourceName;
 use crate::options::PullOptions;
 use crate::origin::model_config::{FileDigest, ModelConfig, ModelFile};
-use crate::origin::registry::{Registry, digest_of};
+use crate::origin::registry::{PUSH, Registry, digest_of};
 use crate::origin::registry_upload::MANIFEST;
 use crate::pace::Pace;
 use crate::pull::runtime;
@@ -154,7 +154,9 @@ impl ArtifactTarget {
                 registry,
                 repo,
                 reference,
-            } if !reference.contains(':') => Registry::to_push(registry, repo, reference, options)?,
+            } if !reference.contains(':') => {
+                Registry::from_env(PUSH, registry, repo, reference, options)?
+            }
             _ => {
                 return Err(PullError::NoTag {
                     target: target.to_string(),

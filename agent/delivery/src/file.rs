@@ -8,7 +8,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use tetris_folder::{FolderTable, TableFile, find_header};
 use tetris_loader::header::{Header, HeaderError, LENGTH_FIELD_LEN, MAX_HEADER_LEN};
 use tetris_loader::sidecar::Sidecar;
-use tetris_loader::{Job, MapLimit, PlannedFile, StoredFile, jobs_of_manifest, map_objects};
+use tetris_loader::{
+    Job, MapLimit, ModelBytes, PlannedFile, StoredFile, jobs_of_manifest, map_objects,
+};
 use tetris_store_layout::{
     Access, CreationLock, Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind,
     Mapping, ObjectId, ObjectRef, PublishOutcome, Published, Store,
@@ -143,11 +145,10 @@ impl FilePull<'_> {
                 continue;
             };
             self.store().touch_manifest(id);
-            let mut known = pulled(file, known_by, Some(id), self.fetcher.fetched() - before);
-            known.report.objects = completed.objects.len();
+            let mut known = PulledFile::known(file, Some(id), header, completed.objects);
+            known.report.known_by = known_by;
+            known.report.fetched = self.fetcher.fetched() - before;
             known.report.new_objects = completed.new;
-            known.objects = completed.objects;
-            known.header = header;
             return Ok(Some(known));
         }
         Ok(None)
@@ -283,27 +284,39 @@ impl FilePull<'_> {
             Ok(_) => return ignored("it is of another version of the file"),
             Err(error) => return ignored(&error.to_string()),
         };
-        // With a promised digest of all bytes, samples of them prove nothing more.
-        let samples = match file.sha256 {
-            Some(_) => Vec::new(),
-            None => self.parts(file, sidecar.sample_ranges())?,
+        let header = match file.sha256 {
+            // With a promised digest of all bytes, samples of them prove nothing more.
+            Some(_) => self.header(file, sidecar.manifest())?,
+            None => self.sampled_header(file, &sidecar)?,
         };
-        let more = |range| self.bytes(file, range);
-        let samples = FetchedParts::new(&file.address, samples, &more);
-        let is_same = file.sha256.is_some()
-            || sidecar
-                .agrees(&samples)
-                .map_err(|failure| changed(failure, file))?;
-        let manifest = sidecar.into_manifest();
-        if !is_same {
+        let Some(header) = header else {
             return ignored("it is of another version of the file");
-        }
-        let by_sidecar = self.by_manifest(file, manifest, KnownBy::Sidecar)?;
+        };
+        let by_sidecar =
+            self.by_manifest(file, sidecar.into_manifest(), header, KnownBy::Sidecar)?;
         let Some(mut by_sidecar) = by_sidecar else {
             return ignored("it is not that of the file");
         };
         by_sidecar.report.fetched = self.fetcher.fetched() - before;
         Ok(Some(by_sidecar))
+    }
+
+    /// The header of a file that agrees with the samples of a sidecar. `None` for another file.
+    fn sampled_header(
+        &self,
+        file: &RemoteFile,
+        sidecar: &Sidecar,
+    ) -> Result<Option<Vec<u8>>, PullError> {
+        let parts = self.parts(file, sidecar.sample_ranges())?;
+        let more = |range| self.bytes(file, range);
+        let parts = FetchedParts::new(&file.address, parts, &more);
+        let failed = |failure| changed(failure, file);
+        if !sidecar.agrees(&parts).map_err(failed)? {
+            return Ok(None);
+        }
+        let mut header = vec![0; sidecar.manifest().data_start as usize];
+        parts.read_at(&mut header, 0).map_err(failed)?;
+        Ok(Some(header))
     }
 
     /// The file by a manifest of another node. `None` when no node has one, or it proves to be that of another file.
@@ -315,7 +328,10 @@ impl FilePull<'_> {
             return Ok(None);
         };
         let before = self.fetcher.fetched();
-        let by_peer = self.by_manifest(file, manifest, KnownBy::Peer)?;
+        let by_peer = match self.header(file, &manifest)? {
+            Some(header) => self.by_manifest(file, manifest, header, KnownBy::Peer)?,
+            None => None,
+        };
         let is_same = by_peer
             .as_ref()
             .is_some_and(|known| known.is_planned(self.options.threads.get()));
@@ -337,11 +353,9 @@ impl FilePull<'_> {
         &self,
         file: &RemoteFile,
         manifest: Manifest,
+        header: Vec<u8>,
         known_by: KnownBy,
     ) -> Result<Option<PulledFile>, PullError> {
-        let Some(header) = self.header(file, &manifest)? else {
-            return Ok(None);
-        };
         let Some(completed) = self.complete(file, &manifest)? else {
             return Ok(None);
         };
@@ -350,11 +364,9 @@ impl FilePull<'_> {
         {
             return Ok(None);
         }
-        let mut known = pulled(file, known_by, Some(manifest.id()), 0);
-        known.report.objects = completed.objects.len();
+        let mut known = PulledFile::known(file, Some(manifest.id()), header, completed.objects);
+        known.report.known_by = known_by;
         known.report.new_objects = completed.new;
-        known.objects = completed.objects;
-        known.header = header;
         known.unbound = Some(Unbound {
             manifest,
             new: Vec::new(),
@@ -414,11 +426,7 @@ impl FilePull<'_> {
         if json_len <= MAX_HEADER_LEN && (raw.len() as u64..=file.size).contains(&header_len) {
             raw.extend(self.bytes(file, raw.len() as u64..header_len)?);
         }
-        let header = Header::parse(&raw, file.size).map_err(|source| HeaderError::Invalid {
-            path: file.address.clone().into(),
-            source,
-        });
-        let header = header.map_err(tetris_loader::LoadError::from)?;
+        let header = parse_header(&raw, file)?;
         let mut small = PlannedFile::small_tensors(&header);
         small.retain(|range| range.end > raw.len() as u64);
         let mut parts = self.parts(file, small)?;
@@ -590,6 +598,15 @@ impl PulledFile {
         self.lock = None;
         Ok(self)
     }
+}
+
+/// The header that begins a file.
+pub(crate) fn parse_header(raw: &[u8], file: &RemoteFile) -> Result<Header, PullError> {
+    let header = Header::parse(raw, file.size).map_err(|source| HeaderError::Invalid {
+        path: file.address.clone().into(),
+        source,
+    });
+    Ok(header.map_err(tetris_loader::LoadError::from)?)
 }
 
 /// `places` with `others` where there is nothing, in their order.

@@ -211,6 +211,11 @@ impl Sidecar {
     }
 
     /// The manifest of the file, by the word of the sidecar.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The same, for itself.
     pub fn into_manifest(self) -> Manifest {
         self.manifest
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::Path;
 
-use tetris_loader::header::{Header, HeaderError, LENGTH_FIELD_LEN, MAX_HEADER_LEN, TensorInfo};
-use tetris_loader::{LoadError, LoadFailure, ModelBytes, PlannedFile};
+use tetris_loader::header::{Header, LENGTH_FIELD_LEN, MAX_HEADER_LEN, TensorInfo};
+use tetris_loader::{LoadFailure, ModelBytes, PlannedFile};
 use tetris_store_layout::{ManifestKind, Published, segment_count};
 
 use super::unreadable;
 use crate::destination::Destination;
 use crate::error::PullError;
-use crate::file::PulledFile;
+use crate::file::{PulledFile, parse_header};
 use crate::listing::RemoteFile;
 use crate::objects::{Writing, changed};
 
@@ -136,11 +136,7 @@ impl StreamedFile<'_> {
         if json_len <= MAX_HEADER_LEN.min(size.saturating_sub(LENGTH_FIELD_LEN)) {
             raw.extend(self.bytes(body, json_len)?);
         }
-        let header = Header::parse(&raw, size).map_err(|source| HeaderError::Invalid {
-            path: self.file.address.clone().into(),
-            source,
-        });
-        Ok((header.map_err(LoadError::from)?, raw))
+        Ok((parse_header(&raw, self.file)?, raw))
     }
 
     /// The next `len` bytes, which the caller knows to be few.

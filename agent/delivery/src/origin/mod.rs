@@ -58,7 +58,9 @@ impl Origin {
                 repo,
                 reference,
             } => {
-                let registry = registry::Registry::from_env(registry, repo, reference, options);
+                let pull = registry::PULL;
+                let registry =
+                    registry::Registry::from_env(pull, registry, repo, reference, options);
                 Self::Registry(registry?)
             }
             SourceName::Web(url) => Self::Web(web::Web::from_env(url, options)?),

@@ -52,6 +52,10 @@ const UNPACK: &str = "io.deis.oras.content.unpack";
 /// Beginning of the media type that ORAS gives plain files as well.
 const LAYER: &str = "application/vnd.oci.image.layer.";
 
+/// Rights to read an artifact, and to write one, as servers of tokens name them.
+pub(crate) const PULL: &str = "pull";
+pub(crate) const PUSH: &str = "pull,push";
+
 const REMEDIES: Remedies = Remedies {
     unauthorized: "log in to the registry, e.g. with `docker login`: ~/.docker/config.json or $DOCKER_CONFIG has no credentials that it takes",
     forbidden: "the account of ~/.docker/config.json, or $DOCKER_CONFIG, may not read it",
@@ -158,27 +162,8 @@ impl Descriptor {
 }
 
 impl Registry {
-    /// The artifact, with the login that `docker login` has left.
+    /// The artifact, with the login that `docker login` has left, for [`PULL`] or [`PUSH`].
     pub(crate) fn from_env(
-        registry: &str,
-        repo: &str,
-        reference: &str,
-        options: &PullOptions,
-    ) -> Result<Self, PullError> {
-        Self::for_actions("pull", registry, repo, reference, options)
-    }
-
-    /// The place of an artifact to be pushed.
-    pub(crate) fn to_push(
-        registry: &str,
-        repo: &str,
-        reference: &str,
-        options: &PullOptions,
-    ) -> Result<Self, PullError> {
-        Self::for_actions("pull,push", registry, repo, reference, options)
-    }
-
-    fn for_actions(
         actions: &'static str,
         registry: &str,
         repo: &str,
