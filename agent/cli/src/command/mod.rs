@@ -161,7 +161,8 @@ Examples:
     ///
     /// Pulls the model at SOURCE as `tetris pull` does, holds it in the store, and answers for the volumes
     /// `content: model` by which pods of the same trust domain mount it as NAME. It runs until Ctrl-C or SIGTERM,
-    /// and then as long as a pod has the model mounted. The pods of a `Model` run it on each of its nodes.
+    /// and then as long as a pod has the model mounted, or until it gives way to a model of higher priority in a
+    /// full store. The pods of a `Model` run it on each of its nodes.
     #[command(after_help = "\
 Examples:
   tetris keep hf://Qwen/Qwen3-8B --name qwen3-8b
@@ -183,6 +184,9 @@ Examples:
     /// Pulls the safetensors files at SOURCE, a repository hf://, a bucket s3://, gs:// or az://, or a folder, and
     /// writes FILE.tetris beside each FILE, as `tetris hash` does beside a file of this machine. A node with the
     /// base of a fine-tune then fetches only the tensors that differ. Sidecars that are there and right stay.
+    ///
+    /// With --to, pulls all of the model and pushes it to a tag of a registry as an artifact: a layer for each tensor
+    /// of 1 MiB or more, which the registry keeps once for all fine-tunes that have it.
     #[command(long_about)]
     Push(push::PushArgs),
     /// Run a program while models stay in the store
