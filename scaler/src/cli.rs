@@ -52,9 +52,9 @@ pub enum Command {
     ///
     /// Starts COMMAND once per configuration of CPUs, batch size and concurrency, each time in its own
     /// cgroup. Sends requests over the Open Inference Protocol v2, and finds the lowest memory limit
-    /// under which the instance still serves. Replaces {port}, {batch}, {concurrency} and {cpu_millis}
-    /// in COMMAND, and sets TETRIS_PORT, TETRIS_BATCH, TETRIS_CONCURRENCY and TETRIS_CPU_MILLIS. COMMAND
-    /// must listen on 127.0.0.1 and stay in the foreground.
+    /// under which the instance still serves. Replaces {port}, {batch}, {batch_wait_millis}, {concurrency}
+    /// and {cpu_millis} in COMMAND, and sets TETRIS_PORT, TETRIS_BATCH, TETRIS_BATCH_WAIT_MILLIS,
+    /// TETRIS_CONCURRENCY and TETRIS_CPU_MILLIS. COMMAND must listen on 127.0.0.1 and stay in the foreground.
     #[command(long_about)]
     Profile(Box<tetris_scaler_profiler::cli::ProfileArgs>),
     /// Print a script by which a shell completes this command

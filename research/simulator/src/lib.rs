@@ -43,7 +43,7 @@ pub use column::Column;
 pub use compare::{Comparison, Grid, compare};
 pub use engine::simulate;
 pub use error::SimulationError;
-pub use outcome::{QueueTimes, RunOutcome, Samples, Series};
+pub use outcome::{BatchFill, QueueTimes, RunOutcome, Samples, Series};
 pub use platform::Platform;
 pub use policy::Policy;
 pub use policy_run::PolicyRun;

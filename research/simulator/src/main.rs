@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use tetris_scaler_simulator::dispatch::compare_dispatch;
+use tetris_scaler_simulator::dispatch::{Service, compare_dispatch, simulate_service};
 use tetris_scaler_simulator::{compare, sweep};
 
 use cli::{Args, dispatch_html, dispatch_text, html, sweep_html, sweep_text, text};
@@ -16,6 +16,9 @@ fn main() -> Result<()> {
     let args = Args::parse();
     if let Some(reproduce) = &args.reproduce {
         return reproduce.run(&|done, all| progress(done, all, "settings"));
+    }
+    if args.service {
+        return service();
     }
     if args.dispatch {
         let comparison = compare_dispatch(args.dispatch_grid()).context("simulating")?;
@@ -41,6 +44,15 @@ fn main() -> Result<()> {
     let mut clock = || start.elapsed().as_micros() as u64;
     let comparison = compare(args.grid(), &mut clock).context("simulating")?;
     args.report.write(&comparison, text::report, html::page)
+}
+
+/// Simulates the service on standard input, and prints its outcome.
+fn service() -> Result<()> {
+    let service: Service =
+        serde_json::from_reader(io::stdin().lock()).context("reading the service")?;
+    let outcome = simulate_service(&service).context("simulating")?;
+    serde_json::to_writer_pretty(io::stdout().lock(), &outcome).context("writing the outcome")?;
+    writeln!(io::stdout()).context("writing the outcome")
 }
 
 /// Shows on a terminal how many of the `units` of a sweep are done.

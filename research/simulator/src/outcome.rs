@@ -59,6 +59,33 @@ impl QueueTimes {
     }
 }
 
+/// Batches that were executed where more than one request fits into a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BatchFill {
+    /// Number of their requests.
+    pub requests: u64,
+    /// Number of requests that would have fitted into them.
+    pub places: u64,
+}
+
+impl BatchFill {
+    /// Counts a batch of `requests` on an instance with room for `batch` in one.
+    pub(crate) fn add(&mut self, requests: usize, batch: u32) {
+        if batch > 1 {
+            self.requests += requests as u64;
+            self.places += u64::from(batch);
+        }
+    }
+
+    /// Share of the places taken, in thousandths; zero without batches.
+    pub const fn permille(&self) -> u64 {
+        match (self.requests * 1_000).checked_div(self.places) {
+            Some(permille) => permille,
+            None => 0,
+        }
+    }
+}
+
 /// Memory and CPU of all nodes over time: at most [`Series::POINTS`] points, each the maximum of
 /// its span.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -109,6 +136,8 @@ pub struct RunOutcome {
     /// Times from a request's arrival at a function until a thread begins with it: behind other
     /// requests, for a batch to fill, or for an instance.
     pub queue: QueueTimes,
+    /// Fill of the batches.
+    pub fill: BatchFill,
     /// Memory of instances and of tensors, all nodes together, in bytes.
     pub memory_bytes: Samples,
     /// Size of files that the page caches have and no one maps, in bytes: free memory.

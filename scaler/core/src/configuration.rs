@@ -9,6 +9,11 @@ use crate::rate::{MAX_LATENCY_US, Rate, Slo};
 
 /// Thousandths in a request times microseconds in a second.
 const MILLIS_AND_MICROS: u64 = 1_000_000_000;
+/// Part of the time beyond a batch's latency in which it may wait to be filled: one in ten. Nearly all batches are full
+/// then where the load needs it, and with less load requests are answered sooner than with a longer wait.
+const WAIT_PART: u64 = 10;
+/// Longest wait of a batch, in microseconds: what the reference instance takes.
+const MAX_BATCH_WAIT_US: u64 = 60_000_000;
 
 /// Fields of a configuration, before they are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -146,6 +151,22 @@ impl Configuration {
         }
     }
 
+    /// Longest time for which an instance waits for a batch to fill in a function with the objective `slo`, in
+    /// microseconds: 0 for single requests, and for batches a tenth of the `slo - l` that constraint (3) leaves. The rest
+    /// is for the way to the instance and the wait for a thread. At most a minute.
+    pub const fn batch_wait_us(&self, slo: Slo) -> u64 {
+        if self.0.batch == 1 {
+            return 0;
+        }
+        let window_us = slo.us().saturating_sub(self.0.latency_us);
+        let wait_us = window_us / WAIT_PART;
+        if wait_us < MAX_BATCH_WAIT_US {
+            wait_us
+        } else {
+            MAX_BATCH_WAIT_US
+        }
+    }
+
     /// Returns true if the configuration meets `slo`, constraints (2) and (3): `l <= slo` for
     /// single requests, `l <= slo / 2` for batches.
     pub const fn meets(&self, slo: Slo) -> bool {
@@ -241,5 +262,20 @@ mod tests {
         };
         let short = Configuration::try_new(short).unwrap();
         assert!(short.meets(slo(6)) && !short.meets(slo(5)));
+    }
+
+    #[test]
+    fn a_batch_waits_for_a_tenth_of_what_its_latency_leaves() {
+        let slo = |us| Slo::try_from_us(us).unwrap();
+        let of = |batch| Configuration::try_new(ConfigurationSpec { batch, ..SPEC }).unwrap();
+        assert_eq!(of(1).batch_wait_us(slo(200_000)), 0);
+        assert_eq!(of(4).batch_wait_us(slo(200_000)), 15_000);
+        assert_eq!(
+            of(4).batch_wait_us(slo(100_000)),
+            5_000,
+            "the least objective"
+        );
+        assert_eq!(of(4).batch_wait_us(slo(40_000)), 0, "not met anyway");
+        assert_eq!(of(4).batch_wait_us(slo(7_200_000_000)), 60_000_000);
     }
 }

@@ -1,6 +1,6 @@
 //! Capacity of an instance.
 
-use tetris_scaler_core::{Configuration, Rate};
+use tetris_scaler_core::{Configuration, Rate, Slo};
 
 /// Time for which an instance is idle between an answer and its next request, in microseconds: the
 /// way to the gateway and back.
@@ -25,19 +25,13 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Returns the capacity of a profile's configuration. A batch waits for its own latency at most,
-    /// constraint (3) of Tetris 3.2: the result comes within twice the latency.
-    pub fn of(configuration: &Configuration) -> Self {
-        let batched = configuration.batch() > 1;
+    /// Returns the capacity of a profile's configuration in a function with the objective `slo`.
+    pub fn of(configuration: &Configuration, slo: Slo) -> Self {
         Self {
             batch: configuration.batch(),
             concurrency: configuration.concurrency(),
             latency_us: configuration.latency_us(),
-            batch_wait_us: if batched {
-                configuration.latency_us()
-            } else {
-                0
-            },
+            batch_wait_us: configuration.batch_wait_us(slo),
             rate: Some(configuration.rate()),
         }
     }
@@ -110,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_a_profile_waits_for_its_latency_at_most() {
+    fn a_batch_of_a_profile_waits_as_its_objective_permits() {
         let spec = ConfigurationSpec {
             cpu_millis: 1,
             own_bytes: 1,
@@ -121,8 +115,9 @@ mod tests {
             rate_millis: None,
             gpu: None,
         };
-        let of = |spec| Capacity::of(&Configuration::try_new(spec).unwrap());
-        assert_eq!(of(spec).batch_wait_us, 100);
+        let slo = Slo::try_from_us(500).unwrap();
+        let of = |spec| Capacity::of(&Configuration::try_new(spec).unwrap(), slo);
+        assert_eq!(of(spec).batch_wait_us, 40);
         assert_eq!(of(ConfigurationSpec { batch: 1, ..spec }).batch_wait_us, 0);
     }
 }

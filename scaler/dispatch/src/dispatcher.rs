@@ -236,7 +236,7 @@ impl Dispatcher {
     fn send(&mut self, now_us: u64, request: Request, id: InstanceId) -> Option<Dispatch> {
         self.dispatches = self.dispatches.saturating_add(1);
         let instance = self.instances.get_mut(&id)?;
-        let expected_us = instance.estimate_us(now_us).max(1);
+        let expected_us = instance.service_us().max(1);
         let batch = instance.take(now_us, self.dispatches);
         let waited_us = now_us.saturating_sub(request.arrived_us);
         let request_id = request.id;
@@ -299,23 +299,28 @@ impl Dispatcher {
         })
     }
 
-    /// Ends a dispatched request.
-    pub fn complete(&mut self, now_us: u64, id: RequestId, outcome: Outcome) {
+    /// Ends a dispatched request. Returns the part of its time at the instance in which its batch waited to be filled, in
+    /// microseconds, as the dispatcher reckons.
+    pub fn complete(&mut self, now_us: u64, id: RequestId, outcome: Outcome) -> u64 {
         let Some(flight) = self.in_flight.remove(&id) else {
-            return;
+            return 0;
         };
-        match outcome {
-            Outcome::Served => {
-                if let Some(instance) = self.of(&flight) {
-                    let took_us = now_us.saturating_sub(flight.since_us);
-                    let expected_us = as_profiled(flight.expected_us, instance);
-                    instance.release(flight.batch, true);
-                    instance.health.answered();
-                    instance.slowdown.observe(took_us, expected_us);
-                }
-            }
-            Outcome::Failed => self.failed(now_us, &flight, false),
+        if outcome == Outcome::Failed {
+            self.failed(now_us, &flight, false);
+            return 0;
         }
+        let Some(instance) = self.of(&flight) else {
+            return 0;
+        };
+        let took_us = now_us.saturating_sub(flight.since_us);
+        let expected_us = as_profiled(flight.expected_us, instance);
+        let starts_us = instance.release(flight.batch, true);
+        let filling_us = starts_us.map_or(0, |starts_us| starts_us.saturating_sub(flight.since_us));
+        let filling_us = filling_us.min(took_us);
+        instance.health.answered();
+        let served_us = took_us.saturating_sub(filling_us);
+        instance.slowdown.observe(served_us, expected_us);
+        filling_us
     }
 
     /// Takes back a dispatched request of which nothing was sent, since its instance could not be

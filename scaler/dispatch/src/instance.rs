@@ -176,19 +176,22 @@ impl Instance {
         }
     }
 
-    /// Estimated time from now until the result of one more request, in microseconds: the wait for a
-    /// thread and for the batch, and the latency as lately observed.
-    pub(crate) fn estimate_us(&self, now_us: u64) -> u64 {
-        let latency_us = self.latency_us();
+    /// Estimated time from the start of a batch with one more request until its result, in microseconds: the wait for
+    /// a thread, and the latency as lately observed.
+    pub(crate) fn service_us(&self) -> u64 {
         let turns = self.outstanding / self.capacity.slots().max(1);
+        self.latency_us().saturating_mul(turns.saturating_add(1))
+    }
+
+    /// Estimated time from now until the result of one more request, in microseconds: the wait for its batch to fill,
+    /// and the time in service.
+    pub(crate) fn estimate_us(&self, now_us: u64) -> u64 {
         let batch_us = match self.open_batch(now_us) {
             Some(batch) if batch.requests.saturating_add(1) >= self.capacity.batch => 0,
             Some(batch) => batch.starts_us.saturating_sub(now_us),
             None => self.capacity.batch_wait_us,
         };
-        latency_us
-            .saturating_mul(turns.saturating_add(1))
-            .saturating_add(batch_us)
+        self.service_us().saturating_add(batch_us)
     }
 
     /// Takes a request. Returns the number of its batch.
@@ -202,6 +205,9 @@ impl Instance {
             && let Some(newest) = self.batches.last_mut()
         {
             newest.requests = newest.requests.saturating_add(1);
+            if newest.requests >= self.capacity.batch {
+                newest.starts_us = newest.starts_us.min(now_us);
+            }
             return newest.number;
         }
         self.batches.push(Batch {
@@ -213,15 +219,19 @@ impl Instance {
         given
     }
 
-    /// Loses a request of a batch: it is done, or left.
-    pub(crate) fn release(&mut self, batch: u64, answered: bool) {
+    /// Loses a request of a batch: it is done, or left. Returns the time at which the batch started, if a thread was
+    /// free; `None` without batches.
+    pub(crate) fn release(&mut self, batch: u64, answered: bool) -> Option<u64> {
         self.outstanding = self.outstanding.saturating_sub(1);
-        let of = self.batches.iter_mut().find(|entry| entry.number == batch);
-        if let Some(one) = of {
-            one.requests = one.requests.saturating_sub(1);
-            one.answered |= answered;
-            self.batches.retain(|batch| batch.requests > 0);
-        }
+        let of = self
+            .batches
+            .iter_mut()
+            .find(|entry| entry.number == batch)?;
+        of.requests = of.requests.saturating_sub(1);
+        of.answered |= answered;
+        let starts_us = of.starts_us;
+        self.batches.retain(|batch| batch.requests > 0);
+        Some(starts_us)
     }
 }
 

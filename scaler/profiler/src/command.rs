@@ -2,6 +2,10 @@
 
 use crate::setting::Setting;
 
+/// Longest time for which a measured instance waits for a batch to fill, in milliseconds. There is one client for each
+/// place of its batches, so all are full: it is the time that the clients have to send their next requests.
+pub(crate) const BATCH_WAIT_MILLIS: u64 = 100;
+
 /// Configuration and port of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
@@ -13,7 +17,7 @@ pub struct Placement {
 
 impl Placement {
     /// Returns placeholders, variables and values.
-    fn values(&self) -> [(&'static str, &'static str, String); 4] {
+    fn values(&self) -> [(&'static str, &'static str, String); 5] {
         let Setting {
             cpu_millis,
             batch,
@@ -28,6 +32,11 @@ impl Placement {
                 concurrency.to_string(),
             ),
             ("{cpu_millis}", "TETRIS_CPU_MILLIS", cpu_millis.to_string()),
+            (
+                "{batch_wait_millis}",
+                "TETRIS_BATCH_WAIT_MILLIS",
+                BATCH_WAIT_MILLIS.to_string(),
+            ),
         ]
     }
 
@@ -45,7 +54,7 @@ impl Placement {
     }
 
     /// Returns the environment variables.
-    pub fn environment(&self) -> [(&'static str, String); 4] {
+    pub fn environment(&self) -> [(&'static str, String); 5] {
         self.values().map(|(_, variable, value)| (variable, value))
     }
 }
@@ -67,11 +76,12 @@ mod tests {
             "--port={port}",
             "{batch}x{concurrency}",
             "{\"c\": {cpu_millis}}",
+            "{batch_wait_millis}ms",
         ];
         let command = command.map(str::to_owned);
         assert_eq!(
             placement.arguments(&command),
-            ["serve", "--port=99", "4x2", "{\"c\": 500}"]
+            ["serve", "--port=99", "4x2", "{\"c\": 500}", "100ms"]
         );
         assert!(
             placement

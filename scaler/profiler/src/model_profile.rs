@@ -142,6 +142,9 @@ pub struct Measured {
     pub command: Vec<String>,
     /// Number of measured requests, of all configurations together.
     pub requests: u64,
+    /// Longest time for which the instances waited for a batch to fill, in milliseconds. Unknown in profiles of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_wait_millis: Option<u64>,
 }
 
 /// Returns true if `name` is a DNS-1123 subdomain, as Kubernetes requires of names.
@@ -184,7 +187,8 @@ mod tests {
         "objects": [{"id": "00ff", "bytes": 12}],
         "unlistedBytes": 7,
         "manifests": ["aa"],
-        "measured": {"at": "2026-01-01T00:00:00Z", "machine": "m", "cpus": 2, "memoryBytes": 9, "command": ["serve", "{port}"], "requests": 50}
+        "measured": {"at": "2026-01-01T00:00:00Z", "machine": "m", "cpus": 2, "memoryBytes": 9, "command": ["serve", "{port}"], "requests": 50,
+          "batchWaitMillis": 100}
       }}"#;
 
     #[test]

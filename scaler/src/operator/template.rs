@@ -44,8 +44,10 @@ pub fn template(
 ) -> Result<Template, FieldProblem> {
     let function = &prepared.function;
     let measured = prepared.measured.get(index);
-    let measured =
-        measured.ok_or_else(|| FieldProblem::new("spec.profile", "no such configuration"))?;
+    let profiled = prepared.model.profile.configurations().get(index);
+    let (measured, profiled) = measured
+        .zip(profiled)
+        .ok_or_else(|| FieldProblem::new("spec.profile", "no such configuration"))?;
     let mut pods = Value::Object(function.template.raw.clone());
     let marks = [
         (labels::FUNCTION, function.name.clone()),
@@ -59,7 +61,7 @@ pub fn template(
         function.template.container
     );
     if let Some(container) = container(&mut pods, function.template.container) {
-        set_environment(container, measured);
+        set_environment(container, measured, profiled.batch_wait_us(function.slo));
         if let Some(gpu) = measured.gpu {
             set_gpu(container, prepared, &gpu);
         }
@@ -86,7 +88,7 @@ fn container(pods: &mut Value, index: usize) -> Option<&mut Value> {
     pods.pointer_mut(&format!("/spec/containers/{index}"))
 }
 
-fn set_environment(container: &mut Value, measured: &MeasuredConfiguration) {
+fn set_environment(container: &mut Value, measured: &MeasuredConfiguration, batch_wait_us: u64) {
     let variables = list(container, &[], "env");
     let ours = [
         ("TETRIS_BATCH", u64::from(measured.batch)),
@@ -96,6 +98,17 @@ fn set_environment(container: &mut Value, measured: &MeasuredConfiguration) {
     for (name, value) in ours {
         variables.push(json!({"name": name, "value": value.to_string()}));
     }
+    if measured.batch > 1 {
+        let value = thousandths(batch_wait_us);
+        variables.push(json!({"name": "TETRIS_BATCH_WAIT_MILLIS", "value": value}));
+    }
+}
+
+/// Formats a number of thousandths, e.g. microseconds in milliseconds.
+fn thousandths(number: u64) -> String {
+    let (whole, part) = (number / 1_000, number % 1_000);
+    let text = format!("{whole}.{part:03}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Gives the container the GPU that the pod's annotation names, without a claim: the kubelet reads the
@@ -300,5 +313,18 @@ pub(super) fn list<'a>(value: &'a mut Value, path: &[&str], name: &str) -> &'a m
     match slot {
         Value::Array(list) => list,
         _ => unreachable!("it was made a list"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thousandths;
+
+    #[test]
+    fn microseconds_are_milliseconds_without_needless_digits() {
+        let cases = [(0, "0"), (90_000, "90"), (112_500, "112.5"), (7, "0.007")];
+        for (us, expected) in cases {
+            assert_eq!(thousandths(us), expected);
+        }
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct ConfigurationReport {
     pub(super) latency_us: u64,
     /// Maximum latency within the objective: half of it for batches.
     pub(super) latency_limit_us: u64,
+    /// Longest wait of an instance for a batch to fill.
+    pub(super) batch_wait_us: u64,
     pub(super) rate_micro_rps: Rate,
 }
 
@@ -226,6 +228,7 @@ fn configurations(
             own_bytes: configuration.own_bytes(),
             latency_us: configuration.latency_us(),
             latency_limit_us: function.model.slo.us() / share,
+            batch_wait_us: configuration.batch_wait_us(function.model.slo),
             rate_micro_rps: configuration.rate(),
         })
     });

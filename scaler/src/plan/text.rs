@@ -39,6 +39,7 @@ fn functions(functions: &[FunctionReport]) -> String {
         "#requests/s\neach",
         "#latency",
         "+limit",
+        "#batch\nwait",
     ];
     let mut table = TextTable::new(2, header);
     for function in functions {
@@ -70,6 +71,7 @@ fn functions(functions: &[FunctionReport]) -> String {
                     micros(configuration.latency_us)
                 ),
                 micros(configuration.latency_limit_us),
+                micros(configuration.batch_wait_us),
             ]);
         }
     }

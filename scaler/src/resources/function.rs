@@ -40,8 +40,8 @@ pub struct InferenceFunctionSpec {
     pub profile: String,
     /// Service level objective.
     pub slo: SloSpec,
-    /// Pod template. The operator adds TETRIS_BATCH, TETRIS_CONCURRENCY and TETRIS_CPU_MILLIS,
-    /// requests of CPU and memory, labels, the store's volume, a preference for nodes that hold the
+    /// Pod template. The operator adds TETRIS_BATCH, TETRIS_BATCH_WAIT_MILLIS, TETRIS_CONCURRENCY and
+    /// TETRIS_CPU_MILLIS, requests of CPU and memory, labels, the store's volume, a preference for nodes that hold the
     /// tensors, and a scheduling gate.
     pub template: PodTemplate,
     /// Container that gets batch size and concurrency; by default the first of the template.

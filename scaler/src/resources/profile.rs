@@ -191,6 +191,9 @@ pub struct Measurement {
     /// Number of measured requests, of all configurations together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<u64>,
+    /// Longest time for which the instances waited for a batch to fill, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_wait_millis: Option<u64>,
 }
 
 impl MeasuredConfiguration {

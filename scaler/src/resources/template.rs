@@ -14,7 +14,12 @@ const GPU_VARIABLES: [&str; 2] = ["NVIDIA_VISIBLE_DEVICES", "TETRIS_GPU_OWN_BYTE
 /// Prefix of the resources by which pods claim whole GPUs.
 const GPU_CLAIM: &str = "nvidia.com/";
 /// Variables that the operator sets and a template must not set.
-const OWN_VARIABLES: [&str; 3] = ["TETRIS_BATCH", "TETRIS_CONCURRENCY", "TETRIS_CPU_MILLIS"];
+const OWN_VARIABLES: [&str; 4] = [
+    "TETRIS_BATCH",
+    "TETRIS_BATCH_WAIT_MILLIS",
+    "TETRIS_CONCURRENCY",
+    "TETRIS_CPU_MILLIS",
+];
 
 /// A pod template as written, including fields that this program does not know.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,9 +3,9 @@
 use tetris_conventions::text_table::{TextTable, entry, legend, wrap};
 use tetris_scaler_simulator::dispatch::{DispatchComparison, DispatchGrid, DispatchRun, Rule};
 
-use super::text::percent;
+use super::text::{FILL, percent};
 
-const HEADER: [&str; 7] = [
+const HEADER: [&str; 8] = [
     "rule",
     "#late",
     "+against\nours",
@@ -13,9 +13,10 @@ const HEADER: [&str; 7] = [
     "+p99\nms",
     "#p99 of\nours",
     "+p99 of\nSLO",
+    "#fill\n%",
 ];
 /// Words of the tables.
-const WORDS: [(&str, &str); 3] = [
+const WORDS: [(&str, &str); 4] = [
     ("late", "requests beyond their objective (SLO)"),
     (
         "against ours, p99 of ours",
@@ -25,6 +26,7 @@ const WORDS: [(&str, &str); 3] = [
         "p99 of SLO",
         "99th percentile of the latency as a share of the objective",
     ),
+    ("fill", FILL),
 ];
 
 /// Returns the whole report.
@@ -55,7 +57,7 @@ fn case(comparison: &DispatchComparison, runs: &[DispatchRun]) -> String {
 }
 
 /// Heads of the columns of the page.
-pub const HEADS: [&str; 9] = [
+pub const HEADS: [&str; 10] = [
     "functions",
     "instances",
     "rule",
@@ -65,6 +67,7 @@ pub const HEADS: [&str; 9] = [
     "p99 ms",
     "p99 of ours",
     "p99 of SLO",
+    "fill",
 ];
 
 /// Describes load and instances.
@@ -76,7 +79,7 @@ pub fn setting(grid: &DispatchGrid) -> String {
 }
 
 /// Formats the figures of a run.
-pub fn figures(comparison: &DispatchComparison, run: &DispatchRun) -> [String; 6] {
+pub fn figures(comparison: &DispatchComparison, run: &DispatchRun) -> [String; 7] {
     let outcome = &run.outcome;
     let ours = comparison.ours(run).map(|comparison| comparison.outcome);
     let ours = ours.unwrap_or_default();
@@ -88,6 +91,7 @@ pub fn figures(comparison: &DispatchComparison, run: &DispatchRun) -> [String; 6
         milliseconds(outcome.latency_us.p99),
         ratio(outcome.latency_us.p99, ours.latency_us.p99),
         format!("{:.0} %", outcome.of_slo_permille.p99 as f64 / 10.0),
+        format!("{:.1}", outcome.fill.permille() as f64 / 10.0),
     ]
 }
 

@@ -83,9 +83,17 @@ pub struct Args {
     /// stop
     #[arg(long, conflicts_with_all = SCALING)]
     pub dispatch: bool,
+    /// Simulate the service that standard input describes as JSON: equal instances of one function, requests and times of
+    /// batches as measured (`tests/batch-fill`)
+    #[arg(long, conflicts_with_all = SCALING, conflicts_with = "dispatch")]
+    pub service: bool,
     /// Load of the instances in percent of their capacity, with --dispatch
     #[arg(long, value_name = "PERCENT", requires = "dispatch", conflicts_with_all = SCALING, default_value_t = 85, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     load_percent: u64,
+    /// Longest wait of a batch to fill, in percent of what its latency leaves of the objective, with --dispatch [default:
+    /// as the operator sets it]
+    #[arg(long, value_name = "PERCENT", requires = "dispatch", conflicts_with_all = SCALING, value_parser = clap::value_parser!(u64).range(0..=100))]
+    batch_wait_percent: Option<u64>,
     /// Number of requests of each case, with --dispatch
     #[arg(long, value_name = "N", requires = "dispatch", conflicts_with_all = SCALING, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=MAX_REQUESTS))]
     requests: u64,
@@ -106,6 +114,7 @@ impl Args {
             requests: self.requests,
             load_percent: self.load_percent,
             seed: self.seed,
+            batch_wait_percent: self.batch_wait_percent,
             ..DispatchGrid::default()
         }
     }

@@ -17,9 +17,10 @@ const RESOURCES: [&str; 7] = [
     "#late\n%",
 ];
 /// Columns of the table of starts.
-const STARTS: [&str; 8] = [
+const STARTS: [&str; 9] = [
     "policy",
     "#queue\nms",
+    "#fill\n%",
     "#starts",
     "#cold",
     "#loaded\nGB",
@@ -27,8 +28,11 @@ const STARTS: [&str; 8] = [
     "#decision us\nmean",
     "+\nmost",
 ];
+/// Meaning of the column `fill`.
+pub const FILL: &str =
+    "share of the places in batches that requests took, where a batch has more than one";
 /// Words of the tables.
-const WORDS: [(&str, &str); 7] = [
+const WORDS: [(&str, &str); 8] = [
     (
         "memory, CPUs",
         "of the instances and their tensors, on all nodes together",
@@ -38,6 +42,7 @@ const WORDS: [(&str, &str); 7] = [
         "requests that took longer than the objectives of their functions, or were not served",
     ),
     ("queue", "mean wait of a request for a thread"),
+    ("fill", FILL),
     ("starts", "instances that started"),
     ("cold", "starts that read weights from the disk"),
     (
@@ -114,6 +119,7 @@ fn starts(runs: &[&PolicyRun]) -> String {
         table.add(vec![
             run.policy.name().to_owned(),
             format!("{:.2}", outcome.queue.mean_us() as f64 / 1e3),
+            format!("{:.1}", outcome.fill.permille() as f64 / 10.0),
             outcome.starts.to_string(),
             outcome.cold_starts.to_string(),
             gigabytes(outcome.loaded_bytes),

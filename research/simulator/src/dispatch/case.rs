@@ -4,7 +4,7 @@ use tetris_scaler_core::{Configuration, Rate, Slo};
 use tetris_simulation::Rng;
 
 use super::poisson::Poisson;
-use crate::catalog::{Function, MODELS, ModelAssumptions};
+use crate::catalog::{Function, MODELS, ModelAssumptions, PaperModel};
 use crate::error::SimulationError;
 
 /// Fewest and most instances of a function.
@@ -20,7 +20,10 @@ const STREAMS: u64 = 4;
 #[derive(Clone, Debug)]
 pub(super) struct FunctionCase {
     pub(super) slo: Slo,
+    pub(super) model: PaperModel,
     pub(super) instances: Vec<Configuration>,
+    /// Longest wait of a batch to fill, in percent of what its latency leaves; `None` for the operator's.
+    pub(super) batch_wait_percent: Option<u64>,
     seed: u64,
     number: u64,
 }
@@ -28,7 +31,11 @@ pub(super) struct FunctionCase {
 impl FunctionCase {
     /// Creates the function with that number: a model of the catalog, each in turn, and instances of
     /// any of its configurations that meet the objective.
-    pub(super) fn try_new(number: u64, seed: u64) -> Result<Self, SimulationError> {
+    pub(super) fn try_new(
+        number: u64,
+        seed: u64,
+        batch_wait_percent: Option<u64>,
+    ) -> Result<Self, SimulationError> {
         let index = (number % MODELS.len() as u64) as usize;
         let [first, ..] = MODELS;
         let model = MODELS.get(index).copied().unwrap_or(first);
@@ -41,7 +48,9 @@ impl FunctionCase {
             .collect();
         let mut case = Self {
             slo,
+            model: function.model,
             instances: Vec::new(),
+            batch_wait_percent,
             seed,
             number,
         };
@@ -51,6 +60,29 @@ impl FunctionCase {
             (0..count).filter_map(|_| feasible.get(rng.below(feasible.len() as u64) as usize));
         case.instances = chosen.copied().collect();
         Ok(case)
+    }
+
+    /// Creates the function with these instances, whose times are not those of a model.
+    pub(super) const fn of(slo: Slo, instances: Vec<Configuration>, seed: u64) -> Self {
+        let [model, ..] = MODELS;
+        Self {
+            slo,
+            model,
+            instances,
+            batch_wait_percent: None,
+            seed,
+            number: 0,
+        }
+    }
+
+    /// Longest wait of a batch to fill on an instance, in microseconds.
+    pub(super) fn batch_wait_us(&self, configuration: &Configuration) -> u64 {
+        match self.batch_wait_percent {
+            Some(percent) if configuration.batch() > 1 => {
+                self.slo.us().saturating_sub(configuration.latency_us()) * percent / 100
+            }
+            _ => configuration.batch_wait_us(self.slo),
+        }
     }
 
     /// Returns the requests, at `load_percent` of the instances' capacity.
@@ -83,7 +115,7 @@ mod tests {
     #[test]
     fn functions_have_unequal_instances_that_meet_the_objective() {
         let unequal = (0..50).filter(|&number| {
-            let case = FunctionCase::try_new(number, 1).unwrap();
+            let case = FunctionCase::try_new(number, 1, None).unwrap();
             assert!((4..=8).contains(&case.instances.len()));
             assert!(
                 case.instances

@@ -72,7 +72,11 @@ impl Dispatchers {
         rules.wait_us = u64::MAX;
         let mut dispatcher = Dispatcher::new(rules);
         for (number, configuration) in (0..).zip(&case.instances) {
-            dispatcher.add_instance(0, InstanceId(number), Capacity::of(configuration));
+            let capacity = Capacity {
+                batch_wait_us: case.batch_wait_us(configuration),
+                ..Capacity::of(configuration, case.slo)
+            };
+            dispatcher.add_instance(0, InstanceId(number), capacity);
         }
         Self {
             all: vec![dispatcher; count as usize],

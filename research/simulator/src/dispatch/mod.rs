@@ -5,6 +5,7 @@
 //! instances' capacity, by their profiles. A batch takes 80 to 100 % of its profiled latency. Nothing
 //! starts or stops: the rules of dispatch are all that differs.
 
+mod batch_times;
 mod case;
 mod gateway;
 mod outcome;
@@ -13,16 +14,19 @@ mod proxy;
 mod request;
 mod rule;
 mod run;
+mod service;
 
 use serde::Serialize;
 use tetris_scaler_core::FieldError;
 
 use crate::error::SimulationError;
 
+use batch_times::BatchTimes;
 use case::FunctionCase;
 use outcome::Times;
 pub use outcome::{DispatchOutcome, Quantiles};
 pub use rule::Rule;
+pub use service::{Service, ServiceOutcome, simulate_service};
 
 /// Parameters of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,6 +39,8 @@ pub struct DispatchGrid {
     pub load_percent: u64,
     /// Seed of configurations, requests and latencies.
     pub seed: u64,
+    /// Longest wait of a batch to fill, in percent of what its latency leaves of the objective; `None` for the operator's.
+    pub batch_wait_percent: Option<u64>,
 }
 
 impl Default for DispatchGrid {
@@ -44,6 +50,7 @@ impl Default for DispatchGrid {
             requests: 1_000_000,
             load_percent: 85,
             seed: 1,
+            batch_wait_percent: None,
         }
     }
 }
@@ -95,12 +102,18 @@ pub fn compare_dispatch(grid: DispatchGrid) -> Result<DispatchComparison, Simula
     for &functions in &grid.functions {
         check("functions", functions as u64, 1, MAX_FUNCTIONS)?;
         let requests = (grid.requests / functions as u64).max(1);
-        let cases = (0..functions as u64).map(|number| FunctionCase::try_new(number, grid.seed));
+        let cases = (0..functions as u64)
+            .map(|number| FunctionCase::try_new(number, grid.seed, grid.batch_wait_percent));
         let cases: Vec<FunctionCase> = cases.collect::<Result<_, _>>()?;
         for rule in Rule::ALL {
             let mut times = Times::default();
             for case in &cases {
-                run::run(case, rule, requests, grid.load_percent, &mut times);
+                let arrivals = case.arrivals(grid.load_percent);
+                let batch_times = BatchTimes::Modeled {
+                    model: case.model,
+                    rng: case.latencies(),
+                };
+                run::run(case, rule, requests, arrivals, batch_times, &mut times);
             }
             runs.push(DispatchRun {
                 functions,

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::outcome::BatchFill;
+
 /// Median and 99th percentile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Quantiles {
@@ -36,6 +38,8 @@ pub struct DispatchOutcome {
     pub latency_us: Quantiles,
     /// The same, in thousandths of each function's objective.
     pub of_slo_permille: Quantiles,
+    /// Fill of the batches.
+    pub fill: BatchFill,
 }
 
 /// Latencies of requests.
@@ -44,6 +48,7 @@ pub(super) struct Times {
     violations: u64,
     latency_us: Vec<u64>,
     of_slo_permille: Vec<u64>,
+    fill: BatchFill,
 }
 
 impl Times {
@@ -54,12 +59,18 @@ impl Times {
         self.of_slo_permille.push(permille);
     }
 
+    /// Counts a batch of `requests` on an instance with room for `batch` in one.
+    pub(super) fn executes(&mut self, requests: usize, batch: u32) {
+        self.fill.add(requests, batch);
+    }
+
     pub(super) fn outcome(self) -> DispatchOutcome {
         DispatchOutcome {
             requests: self.latency_us.len() as u64,
             violations: self.violations,
             latency_us: Quantiles::of(self.latency_us),
             of_slo_permille: Quantiles::of(self.of_slo_permille),
+            fill: self.fill,
         }
     }
 }

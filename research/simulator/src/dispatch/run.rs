@@ -1,15 +1,14 @@
 //! Simulation of one function under one rule.
 
 use tetris_scaler_core::Configuration;
-use tetris_simulation::Rng;
 
+use super::batch_times::BatchTimes;
 use super::case::FunctionCase;
 use super::gateway::Gateways;
 use super::outcome::Times;
 use super::request::Request;
 use super::rule::Rule;
 use crate::events::Events;
-use crate::platform::Platform;
 use crate::server::{Next, Server};
 
 #[derive(Clone, Debug)]
@@ -32,28 +31,30 @@ struct Run<'a> {
     servers: Vec<Server<Request>>,
     gateways: Gateways,
     events: Events<What>,
-    latencies: Rng,
-    least_latency_permille: u64,
+    batch_times: BatchTimes<'a>,
     now_us: u64,
 }
 
-/// Sends `requests` to the function under `rule`, and adds the latencies of all but the first tenth to
-/// `times`.
-pub(super) fn run(
-    case: &FunctionCase,
+/// Sends `requests` to the function under `rule`, at the times of `arrivals`, and adds the latencies of all but the
+/// first tenth to `times`.
+pub(super) fn run<'a>(
+    case: &'a FunctionCase,
     rule: Rule,
     requests: u64,
-    load_percent: u64,
+    mut arrivals: impl Iterator<Item = u64>,
+    batch_times: BatchTimes<'a>,
     times: &mut Times,
 ) {
-    let mut arrivals = case.arrivals(load_percent);
     let mut run = Run {
         instances: &case.instances,
-        servers: case.instances.iter().map(Server::new).collect(),
+        servers: case
+            .instances
+            .iter()
+            .map(|instance| Server::new(instance, case.batch_wait_us(instance)))
+            .collect(),
         gateways: Gateways::new(case, rule),
         events: Events::default(),
-        latencies: case.latencies(),
-        least_latency_permille: Platform::default().least_latency_permille,
+        batch_times,
         now_us: 0,
     };
     let mut foresee = |number: u64, events: &mut Events<What>| {
@@ -71,6 +72,8 @@ pub(super) fn run(
             }
             What::Waited { at } => run.work(at),
             What::Done { at, requests: done } => {
+                let batch = case.instances.get(at).map_or(1, Configuration::batch);
+                times.executes(done.len(), batch);
                 for request in done.iter().filter(|entry| entry.number >= requests / 10) {
                     times.add(now_us.saturating_sub(request.arrived_us), case.slo.us());
                 }
@@ -107,9 +110,10 @@ impl Run<'_> {
             let server = self.servers.get_mut(at);
             match server.map(|server| server.next(self.now_us)) {
                 Some(Next::Work(requests)) => {
-                    let latency_us = self.instances.get(at).map_or(0, Configuration::latency_us);
-                    let permille = self.latencies.between(self.least_latency_permille, 1_000);
-                    let took_us = latency_us * permille / 1_000;
+                    let Some(configuration) = self.instances.get(at) else {
+                        break;
+                    };
+                    let took_us = self.batch_times.next(configuration, requests.len());
                     self.events
                         .push(self.now_us + took_us, What::Done { at, requests });
                 }

@@ -14,6 +14,7 @@ use crate::platform::Platform;
 /// State of a function.
 #[derive(Clone, Debug)]
 pub(super) struct State {
+    slo: Slo,
     /// Instances that still exist.
     pub(super) members: BTreeSet<usize>,
     dispatcher: Dispatcher,
@@ -33,6 +34,7 @@ impl State {
         before: Rate,
     ) -> Result<Self, SimulationError> {
         Ok(Self {
+            slo,
             members: BTreeSet::new(),
             dispatcher: Dispatcher::new(rules(slo)),
             waiting: BTreeMap::new(),
@@ -75,7 +77,7 @@ impl State {
 
     /// Gives requests to a ready instance from now on.
     pub(super) fn ready(&mut self, now_us: u64, at: usize, configuration: &Configuration) {
-        let capacity = Capacity::of(configuration);
+        let capacity = Capacity::of(configuration, self.slo);
         self.dispatcher.add_instance(now_us, id(at), capacity);
     }
 

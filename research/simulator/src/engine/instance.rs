@@ -1,6 +1,6 @@
 //! Instances of functions on nodes.
 
-use tetris_scaler_core::Configuration;
+use tetris_scaler_core::{Configuration, Slo};
 
 use super::job::Job;
 use crate::server::Server;
@@ -37,6 +37,7 @@ impl Instance {
         node: usize,
         index: usize,
         configuration: Configuration,
+        slo: Slo,
     ) -> Self {
         Self {
             function,
@@ -44,7 +45,7 @@ impl Instance {
             index,
             configuration,
             phase: Phase::Starting,
-            server: Server::new(&configuration),
+            server: Server::new(&configuration, configuration.batch_wait_us(slo)),
             taken: 0,
             retiring: false,
         }

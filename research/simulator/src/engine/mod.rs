@@ -237,6 +237,8 @@ impl<'a> Simulation<'a> {
         let Some(instance) = self.instances.get(at) else {
             return;
         };
+        let batch = instance.configuration.batch();
+        self.counts.fill.add(jobs.len(), batch);
         let (node, thread_millis) = (instance.node, instance.thread_millis());
         let cpu = instance.configuration.cpu_millis();
         let threads = u64::from(instance.configuration.concurrency());

@@ -87,11 +87,10 @@ impl Simulation<'_> {
     }
 
     pub(super) fn launch(&mut self, function: usize, start: Start) {
-        let profile = self
-            .functions
-            .get(function)
-            .map(|function| function.profile.configurations());
-        let Some(&one) = profile.and_then(|all| all.get(start.configuration)) else {
+        let Some(of) = self.functions.get(function) else {
+            return;
+        };
+        let Some(&configuration) = of.profile.configurations().get(start.configuration) else {
             return;
         };
         let at = self.instances.len();
@@ -99,7 +98,8 @@ impl Simulation<'_> {
             function,
             start.node,
             start.configuration,
-            one,
+            configuration,
+            of.slo,
         ));
         if let Some(state) = self.states.get_mut(function) {
             state.members.insert(at);

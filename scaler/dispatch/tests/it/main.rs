@@ -1,5 +1,6 @@
 //! Tests of the dispatcher by its public interface.
 
+mod batch_wait;
 mod by_hand;
 mod early_rejection;
 mod gpu;

@@ -124,6 +124,6 @@ fn capacities(
     let all: &[Configuration] = selected.profile.configurations();
     let named = selected.names.into_iter().zip(all);
     named
-        .map(|(name, selected)| (name, Capacity::of(selected)))
+        .map(|(name, selected)| (name, Capacity::of(selected, function.slo)))
         .collect()
 }

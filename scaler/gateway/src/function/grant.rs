@@ -46,9 +46,14 @@ impl Grant {
         }
     }
 
-    /// The instance answered.
-    pub fn served(self) {
-        self.end(Outcome::Served);
+    /// The instance answered, with a fault of its own if it `failed`. Returns the time that the request's batch waited to
+    /// be filled.
+    pub fn answered(self, failed: bool) -> Duration {
+        self.end(if failed {
+            Outcome::Failed
+        } else {
+            Outcome::Served
+        })
     }
 
     /// The instance broke off, answered with its own fault, or not in time.
@@ -77,10 +82,13 @@ impl Grant {
         }
     }
 
-    fn end(self, outcome: Outcome) {
+    fn end(self, outcome: Outcome) -> Duration {
         match self.0 {
             Held::Instance(grant) => grant.end(outcome),
-            Held::Gpu(grant) => grant.end(outcome),
+            Held::Gpu(grant) => {
+                grant.end(outcome);
+                Duration::ZERO
+            }
         }
     }
 }

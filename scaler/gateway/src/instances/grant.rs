@@ -105,9 +105,9 @@ impl InstanceGrant {
         request.granted(wait).await
     }
 
-    /// Ends the request.
-    pub(crate) fn end(mut self, outcome: Outcome) {
+    /// Ends the request. Returns the time that its batch waited to be filled.
+    pub(crate) fn end(mut self, outcome: Outcome) -> Duration {
         self.request.ended = true;
-        self.request.queue.complete(self.request.id, outcome);
+        self.request.queue.complete(self.request.id, outcome)
     }
 }

@@ -1,6 +1,7 @@
 //! State of a function that its tasks share: behind a lock, with a clock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tetris_scaler_dispatch::{Outcome, RequestId, Rules};
 use tokio::runtime::Handle;
@@ -31,12 +32,14 @@ impl SharedQueue {
         })
     }
 
-    /// Takes the room of a request back, and gives it to those that wait.
-    pub(super) fn complete(&self, id: RequestId, outcome: Outcome) {
+    /// Takes the room of a request back, and gives it to those that wait. Returns the time that its batch waited to be
+    /// filled.
+    pub(super) fn complete(&self, id: RequestId, outcome: Outcome) -> Duration {
         let now_us = self.now_us();
         let mut state = self.lock();
-        state.complete(now_us, id, outcome);
+        let filling_us = state.complete(now_us, id, outcome);
         state.pump(now_us);
+        Duration::from_micros(filling_us)
     }
 
     /// Removes a request whose client has left.

@@ -141,8 +141,8 @@ impl State {
         self.dispatcher.give_back(now_us, id);
     }
 
-    pub(super) fn complete(&mut self, now_us: u64, id: RequestId, outcome: Outcome) {
-        self.dispatcher.complete(now_us, id, outcome);
+    pub(super) fn complete(&mut self, now_us: u64, id: RequestId, outcome: Outcome) -> u64 {
+        self.dispatcher.complete(now_us, id, outcome)
     }
 
     pub(super) fn cancel(&mut self, id: RequestId) {

@@ -286,6 +286,7 @@ impl Arrival {
             sent_at: of.sent_at,
             slo: of.slo,
             span: of.span.clone(),
+            filling: Duration::ZERO,
             ended: false,
         }
     }
@@ -312,6 +313,8 @@ pub(crate) struct Dispatched {
     sent_at: Instant,
     slo: Duration,
     span: Span,
+    /// Time that its batch waited to be filled.
+    filling: Duration,
     ended: bool,
 }
 
@@ -319,6 +322,13 @@ impl Dispatched {
     /// Its function.
     pub(crate) fn function(&self) -> &FunctionName {
         &self.series.name
+    }
+
+    /// Counts its end by a whole answer, a fault of the instance if it `failed`. Its batch waited to be filled for
+    /// `filling`.
+    pub(crate) fn answered(mut self, failed: bool, filling: Duration) {
+        self.filling = filling;
+        self.ended(RequestOutcome::whole(failed));
     }
 
     /// Counts its end.
@@ -348,7 +358,9 @@ impl Dispatched {
         let create = || metrics.latencies.get_or_create_owned(&configuration.labels);
         let latencies = configuration.latencies.get_or_init(create);
         latencies.observe(latency.as_secs_f64());
-        series.recent().served(latency, now);
+        // The operator compares this with the profile, which has full batches.
+        let in_service = latency.saturating_sub(self.filling);
+        series.recent().served(in_service, now);
         let in_time = now.saturating_duration_since(self.arrived_at) <= self.slo;
         let (counter, met) = if in_time {
             (&series.met, "yes")

@@ -178,12 +178,7 @@ impl Exchange {
         let Some(Given { grant, counted, .. }) = self.given.take() else {
             return;
         };
-        counted.ended(RequestOutcome::whole(failed));
-        if failed {
-            grant.failed();
-        } else {
-            grant.served();
-        }
+        counted.answered(failed, grant.answered(failed));
     }
 
     /// The stream ended. A data plane that shows no bodies closes it after the head.

@@ -53,12 +53,7 @@ impl Ending {
         if let Some(connection) = connection {
             grant.endpoint().pool.give_back(connection);
         }
-        counted.ended(RequestOutcome::whole(failed));
-        if failed {
-            grant.failed();
-        } else {
-            grant.served();
-        }
+        counted.answered(failed, grant.answered(failed));
     }
 
     fn broken(self) {

@@ -1,5 +1,6 @@
 //! Outcome of a profiling session.
 
+use crate::command::BATCH_WAIT_MILLIS;
 use crate::database::StoredProfile;
 use crate::measurement::Measurement;
 use crate::model_profile::{
@@ -92,6 +93,7 @@ impl SessionOutcome {
                     memory_bytes: profile.machine.memory_bytes,
                     command: profile.command.clone(),
                     requests: self.measured().map(|request| request.requests).sum(),
+                    batch_wait_millis: Some(BATCH_WAIT_MILLIS),
                 }),
             },
         }

@@ -63,6 +63,8 @@ fn check_deployment(world: &World) {
         variable("TETRIS_BATCH", "4"),
         variable("TETRIS_CONCURRENCY", "2"),
         variable("TETRIS_CPU_MILLIS", "1500"),
+        // A tenth of the 120 ms that a batch of 80 ms leaves of 200 ms.
+        variable("TETRIS_BATCH_WAIT_MILLIS", "12"),
     ];
     assert_eq!(container["env"], json!(environment));
     let requests = json!({"cpu": "1500m", "memory": "104857600"});

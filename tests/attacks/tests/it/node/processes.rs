@@ -24,6 +24,8 @@ const SIZE_MIB: u64 = 128;
 const EARLIER: &str = "TETRIS_ATTACKED";
 /// Names the program of this version as it is shipped, in place of the tests' own build.
 const SHIPPED: &str = "TETRIS_SHIPPED";
+/// Folder from which relative paths of programs count.
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// User of the process that has the stores.
 const BROKER: u32 = 9460;
 /// The processes of the daemon, and their users.
@@ -118,12 +120,13 @@ impl Processes {
              contexts: [{{name: x, context: {{cluster: c, user: u}}}}], current-context: x}}"
         );
         fs::write(&kubeconfig, text).unwrap();
-        let earlier = std::env::var_os(EARLIER).map(PathBuf::from);
+        let named =
+            |variable| std::env::var_os(variable).map(|path| Path::new(WORKSPACE).join(path));
+        let earlier = named(EARLIER);
         let is_earlier = earlier.is_some();
         let program = earlier.unwrap_or_else(|| {
-            let shipped = std::env::var_os(SHIPPED).map(PathBuf::from);
             let ours = || env!("CARGO_BIN_EXE_tetris-attacks-node").into();
-            reachable(shipped.unwrap_or_else(ours), &host.path(""))
+            reachable(named(SHIPPED).unwrap_or_else(ours), &host.path(""))
         });
         let launch = Launch {
             program,
