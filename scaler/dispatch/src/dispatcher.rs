@@ -299,8 +299,8 @@ impl Dispatcher {
         })
     }
 
-    /// Ends a dispatched request. Returns the part of its time at the instance in which its batch waited to be filled, in
-    /// microseconds, as the dispatcher reckons.
+    /// Ends a dispatched request. Returns the time that its batch waited to be filled, in microseconds, as the dispatcher
+    /// reckons.
     pub fn complete(&mut self, now_us: u64, id: RequestId, outcome: Outcome) -> u64 {
         let Some(flight) = self.in_flight.remove(&id) else {
             return 0;

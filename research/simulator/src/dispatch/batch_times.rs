@@ -11,7 +11,7 @@ use crate::platform::Platform;
 pub(super) enum BatchTimes<'a> {
     /// Any part of the model's latency with as many requests, from the least of the platform on.
     Modeled { model: PaperModel, rng: Rng },
-    /// Any of the times that were measured with the same number of requests.
+    /// Any of the times measured with the same number of requests.
     Measured {
         /// Times in microseconds by the number of requests, from 1 on.
         by_requests: &'a [Vec<u64>],

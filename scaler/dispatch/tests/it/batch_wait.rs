@@ -1,4 +1,4 @@
-//! The wait of batches to be filled, which says nothing about an instance's speed.
+//! The wait of batches to be filled, which is no part of an instance's speed.
 
 use tetris_scaler_core::Slo;
 use tetris_scaler_dispatch::{Capacity, Dispatcher, InstanceId, Outcome, RequestId, Rules};

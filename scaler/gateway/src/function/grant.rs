@@ -46,7 +46,7 @@ impl Grant {
         }
     }
 
-    /// The instance answered, with a fault of its own if it `failed`. Returns the time that the request's batch waited to
+    /// The instance answered, with its own fault if it `failed`. Returns the time that the request's batch waited to
     /// be filled.
     pub fn answered(self, failed: bool) -> Duration {
         self.end(if failed {
