@@ -10,7 +10,7 @@ use crate::error::SimulationError;
 use crate::paper::{Checked, Saving, check, savings};
 use crate::policy::Policy;
 use crate::policy_run::PolicyRun;
-use crate::scenario::{Assumptions, Scenario};
+use crate::scenario::{Assumptions, LoadSource, Scenario};
 
 /// Parameters of all runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,6 +33,8 @@ pub struct Grid {
     pub nodes: usize,
     /// Seed of traces, branches and latencies.
     pub seed: u64,
+    /// Source of the loads that the scaler sees.
+    pub loads: LoadSource,
     /// Invented inputs, and the operator's defaults.
     pub assumptions: Assumptions,
 }
@@ -51,6 +53,7 @@ impl Default for Grid {
             warm_up_s: 60,
             nodes: 8,
             seed: 1,
+            loads: LoadSource::default(),
             assumptions: Assumptions::default(),
         }
     }
@@ -96,6 +99,7 @@ impl Grid {
             warm_up_s: self.warm_up_s,
             nodes: self.nodes,
             seed: self.seed,
+            loads: self.loads,
             assumptions: self.assumptions,
         }
     }

@@ -47,4 +47,4 @@ pub use outcome::{BatchFill, QueueTimes, RunOutcome, Samples, Series};
 pub use platform::Platform;
 pub use policy::Policy;
 pub use policy_run::PolicyRun;
-pub use scenario::{Assumptions, MAX_SECONDS, Scenario};
+pub use scenario::{Assumptions, LoadSource, MAX_SECONDS, Scenario};

@@ -1,5 +1,6 @@
 //! Scenario of a simulation.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tetris_scaler_core::{FieldError, Rate};
 use tetris_simulation::TraceKind;
@@ -27,8 +28,21 @@ pub struct Scenario {
     pub nodes: usize,
     /// Seed of traces, branches and latencies.
     pub seed: u64,
+    /// Source of the loads that the scaler sees.
+    pub loads: LoadSource,
     /// Invented inputs, and the operator's defaults.
     pub assumptions: Assumptions,
+}
+
+/// Source of the loads that the scaler sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadSource {
+    /// A query of Prometheus: a mean of the last scrapes, every few seconds
+    #[default]
+    Prometheus,
+    /// The gateways' counts, each second
+    Gateways,
 }
 
 /// Inputs of a simulation that are neither the paper's nor chosen with the scenario.
@@ -52,6 +66,15 @@ impl Scenario {
         let mean = u128::from(self.mean.micro_rps()) * u128::from(models.load_permille) / 1_000;
         Rate::from_micro_rps(u64::try_from(mean).unwrap_or(u64::MAX))
             .times(models.load_factor(application))
+    }
+
+    /// Interval between passes of the scaler, in seconds. With loads from gateways, which change all the time, it is the
+    /// operator's shortest.
+    pub(crate) const fn interval_s(&self) -> u64 {
+        match self.loads {
+            LoadSource::Prometheus => self.assumptions.platform.interval_s,
+            LoadSource::Gateways => 1,
+        }
     }
 
     pub(crate) fn check(&self) -> Result<(), SimulationError> {

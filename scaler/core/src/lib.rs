@@ -13,6 +13,8 @@
 //! - **Decision:** [`decide`] decides which instances to start, release and replace, and why, from
 //!   the observed functions, instances and nodes. [`assign`] chooses the nodes of instances that
 //!   exist and wait for one.
+//! - **Load:** [`Arrivals`] are the requests of the last seconds; [`Arrivals::load`] is the load from them that instances
+//!   must carry.
 //! - **Scaling in:** [`scale_in`] releases the least loaded instances that the load does not need.
 //!
 //! **Guarantees.** Every selection and placement carries its load within its objective, as
@@ -68,6 +70,7 @@
     clippy::panic
 )]
 
+mod arrivals;
 mod configuration;
 mod cost;
 mod decision;
@@ -86,6 +89,7 @@ mod scale_in;
 mod score;
 mod selection;
 
+pub use arrivals::{Arrivals, Backlog, LOAD_MEAN_MS};
 pub use configuration::{Configuration, ConfigurationSpec};
 pub use cost::{MAX_ALPHA, MemoryTerm, Weights};
 pub use decision::{

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tetris_scaler_core::{Rate, Slo};
+use tetris_scaler_core::{Arrivals, Backlog, LOAD_MEAN_MS, Rate, Slo};
 
 use super::page::{FunctionPage, Page};
-use super::reading::{MEAN_MS, load_of};
-use super::{Arrivals, Gateway, GatewayError, GatewayProblem, GatewayReading};
+use super::{Gateway, GatewayError, GatewayProblem, GatewayReading};
 use crate::load::LoadError;
 use crate::resources::Percentile;
 use crate::state::Key;
@@ -19,7 +18,7 @@ const SILENT_MS: u64 = SILENT_AFTER.as_millis() as u64;
 /// Time over which arrivals must be known before a mean of them is significant, in milliseconds.
 const LEAST_MEAN_MS: u64 = 1_000;
 /// Time for which arrivals are kept, in milliseconds: the mean ends at the last answer.
-const KEPT_MS: u64 = MEAN_MS + SILENT_MS;
+const KEPT_MS: u64 = LOAD_MEAN_MS + SILENT_MS;
 /// Maximum rise of a counter, in requests per millisecond: a million per second.
 const MOST_PER_MS: u64 = 1_000;
 
@@ -257,7 +256,7 @@ impl State {
         let is_late = oldest_ms.is_some_and(|oldest| oldest.saturating_mul(1_000) > slo.us());
         let none = Arrivals::default();
         let arrivals = self.arrivals.get(function).unwrap_or(&none);
-        Ok(load_of(arrivals, end_ms, known_ms, waiting, is_late))
+        Ok(arrivals.load(end_ms, known_ms, Backlog { waiting, is_late }))
     }
 
     /// Returns the time until which the arrivals at all ready gateways are counted, which is the earliest of

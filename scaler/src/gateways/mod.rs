@@ -4,32 +4,26 @@
 //! open. [`GatewayLoads`] takes in the pages of all gateways, and returns the [`GatewayReading`] of a
 //! function from them.
 //!
-//! **Load.** The larger of two rates ([`load_of`]):
-//!
-//! - the mean of the arrivals of the last 10 s. A shorter mean follows chance: at 1 request per second
-//!   a mean of 2 s is off by 70 %, and each peak of it would start instances that stay for a window;
-//! - the need of a backlog, while a request has waited for longer than the objective, which shows that the
-//!   instances do not keep up: the mean of the last 2 s, and the rate that serves all waiting requests within
-//!   10 s. That rate is at most the larger mean, since requests also pile up while an instance starts.
+//! **Load.** [`Arrivals::load`](tetris_scaler_core::Arrivals::load) of the arrivals at all gateways. A mean of less than 10 s
+//! follows chance: at 1 request per second a mean of 2 s is off by 70 %, and each peak of it would start instances that
+//! stay for a window.
 //!
 //! **Guarantees.** A load is known only if every ready gateway has answered a moment ago; otherwise it is a
 //! [`LoadError`](crate::load::LoadError), which means unknown, never zero. A counter that begins again, with its
 //! gateway or without, counts from zero. An implausible rise of a counter is an error of the gateway. Answers
 //! are bounded in size. A request that waits is seen even if the load is unknown.
 
-mod arrivals;
 mod client;
 mod error;
 mod loads;
 mod page;
 mod reading;
 
-pub use arrivals::Arrivals;
 pub use client::GatewayClient;
 pub use error::{GatewayError, GatewayProblem};
 pub use loads::{GatewayLoads, SILENT_AFTER};
 pub use page::{FunctionPage, LatencyPage, Page};
-pub use reading::{GatewayReading, load_of};
+pub use reading::GatewayReading;
 
 use std::net::SocketAddr;
 

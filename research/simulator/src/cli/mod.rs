@@ -15,13 +15,13 @@ use clap::Parser;
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::cluster::MAX_NODES;
 use tetris_scaler_simulator::dispatch::{DispatchGrid, MAX_REQUESTS};
-use tetris_scaler_simulator::{Grid, MAX_SECONDS, Policy};
+use tetris_scaler_simulator::{Grid, LoadSource, MAX_SECONDS, Policy};
 use tetris_simulation::{ReportArgs, TraceKind};
 
 use reproduce::Reproduce;
 
 /// Arguments that say nothing about rules of dispatch.
-const SCALING: [&str; 9] = [
+const SCALING: [&str; 10] = [
     "sweep",
     "nodes",
     "rps",
@@ -29,6 +29,7 @@ const SCALING: [&str; 9] = [
     "kinds",
     "policies",
     "seconds",
+    "loads",
     "scale_out_percent",
     "keep_percent",
 ];
@@ -67,6 +68,9 @@ pub struct Args {
     /// Seed of traces, branches and latencies
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Source of the loads that the scaler sees
+    #[arg(long, value_enum, default_value_t = LoadSource::Prometheus)]
+    loads: LoadSource,
     /// Spare capacity below which instances start, in percent of the load [default: the operator's]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(0..=900))]
     scale_out_percent: Option<u64>,
@@ -139,6 +143,7 @@ impl Args {
             warm_up_s: grid.warm_up_s.min(seconds / 5),
             nodes: self.nodes as usize,
             seed: self.seed,
+            loads: self.loads,
             ..grid
         }
     }

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tetris_scaler_core::{Configuration, LoadPeak, Rate, Slo};
+use tetris_scaler_core::{Backlog, Configuration, LoadPeak, Rate, Slo};
 use tetris_scaler_dispatch::{Capacity, Dispatcher, InstanceId, Outcome, RequestId, Rules};
 
+use super::counted_load::CountedLoad;
 use super::instance::{Instance, Phase};
 use super::job::Job;
 use super::load_meter::LoadMeter;
 use crate::error::SimulationError;
-use crate::platform::Platform;
+use crate::scenario::{LoadSource, Scenario};
 
 /// State of a function.
 #[derive(Clone, Debug)]
@@ -22,26 +23,64 @@ pub(super) struct State {
     waiting: BTreeMap<RequestId, Job>,
     /// Number of requests that came.
     arrivals: u64,
-    /// Load as the operator measures it.
-    pub(super) meter: LoadMeter,
+    meter: Meter,
     pub(super) peak: LoadPeak,
+}
+
+/// Load as the operator measures it.
+#[derive(Clone, Debug)]
+enum Meter {
+    Scraped(LoadMeter),
+    Counted(CountedLoad),
 }
 
 impl State {
     pub(super) fn try_new(
-        platform: &Platform,
+        scenario: &Scenario,
         slo: Slo,
         before: Rate,
     ) -> Result<Self, SimulationError> {
+        let platform = &scenario.assumptions.platform;
+        let meter = match scenario.loads {
+            LoadSource::Prometheus => {
+                let (scrape_s, window_s) = (platform.scrape_s, platform.load_window_s);
+                Meter::Scraped(LoadMeter::new(scrape_s, window_s, before))
+            }
+            LoadSource::Gateways => Meter::Counted(CountedLoad::new(before)),
+        };
         Ok(Self {
             slo,
             members: BTreeSet::new(),
             dispatcher: Dispatcher::new(rules(slo)),
             waiting: BTreeMap::new(),
             arrivals: 0,
-            meter: LoadMeter::new(platform.scrape_s, platform.load_window_s, before),
+            meter,
             peak: LoadPeak::try_new(platform.window_s.saturating_mul(1_000))?,
         })
+    }
+
+    /// Counts a request.
+    pub(super) fn arrived(&mut self, now_us: u64) {
+        match &mut self.meter {
+            Meter::Scraped(scraped) => scraped.arrived(now_us),
+            Meter::Counted(counted) => counted.arrived(),
+        }
+    }
+
+    /// Returns the load at `now_us`, as the operator measures it.
+    pub(super) fn load(&mut self, now_us: u64) -> Rate {
+        match &mut self.meter {
+            Meter::Scraped(scraped) => scraped.load(now_us),
+            Meter::Counted(counted) => {
+                let oldest = self.waiting.values().next();
+                let waits_us = oldest.map_or(0, |job| now_us.saturating_sub(job.routed_us));
+                let backlog = Backlog {
+                    waiting: self.waiting.len() as u64,
+                    is_late: waits_us > self.slo.us(),
+                };
+                counted.load(now_us, backlog)
+            }
+        }
     }
 
     /// Queues a request at the gateway, and returns its number.

@@ -82,7 +82,7 @@ impl Simulation<'_> {
     }
 
     fn instance_views(&self) -> impl Iterator<Item = (usize, InstanceView)> {
-        let interval_s = self.scenario.assumptions.platform.interval_s;
+        let interval_s = self.scenario.interval_s();
         let members = self.states.iter().flat_map(|state| &state.members);
         members.filter_map(move |&at| {
             let instance = self.instances.get(at)?;

@@ -1,6 +1,7 @@
 //! Event-driven simulation of one policy on one scenario.
 
 mod busy;
+mod counted_load;
 mod event;
 mod function;
 mod instance;
@@ -96,7 +97,7 @@ impl<'a> Simulation<'a> {
         let platform = &scenario.assumptions.platform;
         let loads = first_loads(scenario, &functions, &routes).into_iter();
         let states = functions.iter().zip(loads);
-        let states = states.map(|(entry, load)| State::try_new(platform, entry.slo, load));
+        let states = states.map(|(entry, load)| State::try_new(scenario, entry.slo, load));
         let arrivals = scenario.applications.iter().zip(0..);
         let arrivals = arrivals.map(|(&arrival, number)| arrivals_of(scenario, arrival, number));
         let mut simulation = Self {
@@ -186,7 +187,7 @@ impl<'a> Simulation<'a> {
         let Some(state) = self.states.get_mut(function) else {
             return;
         };
-        state.meter.arrived(self.now_us);
+        state.arrived(self.now_us);
         let request = state.offer(self.now_us, job);
         self.dispatch(function);
         let state = self.states.get(function);
@@ -309,7 +310,7 @@ impl<'a> Simulation<'a> {
 
     fn outcome(self) -> RunOutcome {
         let unserved = self.counts.requests.saturating_sub(self.served);
-        let interval_s = self.scenario.assumptions.platform.interval_s;
+        let interval_s = self.scenario.interval_s();
         let first_s = self.scenario.warm_up_s.next_multiple_of(interval_s);
         RunOutcome {
             series: Series::of(first_s, interval_s, &self.memory_bytes, &self.cpu_millis),

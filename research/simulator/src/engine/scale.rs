@@ -33,7 +33,7 @@ impl Simulation<'_> {
         }
         self.cluster.reclaim(self.now_us)?;
         self.sample();
-        let next_us = self.now_us + self.scenario.assumptions.platform.interval_s * SECOND_US;
+        let next_us = self.now_us + self.scenario.interval_s() * SECOND_US;
         if next_us < self.scenario.seconds * SECOND_US {
             self.events.push(next_us, What::Tick);
         }
@@ -44,7 +44,7 @@ impl Simulation<'_> {
     fn look(&mut self) -> Result<Vec<Look>, SimulationError> {
         let mut looks = Vec::new();
         for state in &mut self.states {
-            let load = state.meter.load(self.now_us);
+            let load = state.load(self.now_us);
             let now_ms = self.now_us / 1_000;
             state.peak.measured(now_ms, load)?;
             let capacity = state.capacity(&self.instances);
@@ -129,7 +129,7 @@ impl Simulation<'_> {
         else {
             return;
         };
-        let interval_s = self.scenario.assumptions.platform.interval_s;
+        let interval_s = self.scenario.interval_s();
         let ready = state
             .members
             .iter()

@@ -4,7 +4,7 @@ use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::catalog::Application;
 use tetris_scaler_simulator::trace::{Arrivals, TraceShape, rates};
 use tetris_scaler_simulator::{
-    Assumptions, Policy, RunOutcome, Scenario, SimulationError, simulate,
+    Assumptions, LoadSource, Policy, RunOutcome, Scenario, SimulationError, simulate,
 };
 use tetris_simulation::TraceKind;
 
@@ -17,6 +17,7 @@ fn scenario(applications: &[Application], kind: TraceKind) -> Scenario {
         warm_up_s: 20,
         nodes: 8,
         seed: 3,
+        loads: LoadSource::Prometheus,
         assumptions: Assumptions::default(),
     }
 }
@@ -98,6 +99,22 @@ fn slow_starts_busy_neighbors_and_late_loads_make_requests_late() {
     let busy = late(|entry| entry.platform.neighbors_permille = 1_000);
     assert!(quick < default, "{quick} {default}");
     assert!(default < slow && default < busy, "{default} {slow} {busy}");
+}
+
+#[test]
+fn bursts_are_carried_where_gateways_count_the_load() {
+    let mut bursty = scenario(&Application::ALL, TraceKind::Bursty);
+    bursty.seconds = 600;
+    let mut late = |loads| {
+        bursty.loads = loads;
+        let outcome = run(&bursty, Policy::SharingAware);
+        outcome.late_per_100_000()
+    };
+    let (scraped, counted) = (late(LoadSource::Prometheus), late(LoadSource::Gateways));
+    assert!(
+        counted < 8_000 && counted * 4 < scraped,
+        "{counted} {scraped}"
+    );
 }
 
 #[test]

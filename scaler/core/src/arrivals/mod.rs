@@ -1,8 +1,12 @@
-//! Requests that arrived within the last seconds.
+//! Requests that arrived within the last seconds, and the load that follows from them.
+
+mod load;
 
 use std::collections::VecDeque;
 
-use tetris_scaler_core::Rate;
+use crate::rate::Rate;
+
+pub use load::{Backlog, LOAD_MEAN_MS};
 
 /// Arrivals of one function, by all gateways together, of the last `kept_ms` milliseconds.
 ///
