@@ -23,7 +23,7 @@ pub struct Backlog {
 }
 
 impl Arrivals {
-    /// Returns the load that instances must carry, of arrivals that are known for the `known_ms` milliseconds before
+    /// Returns the load that instances must carry, of arrivals known for the `known_ms` milliseconds before
     /// `end_ms`, and with this `backlog`. It is the largest of
     ///
     /// - the mean of the last 10 s;
