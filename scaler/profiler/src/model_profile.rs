@@ -142,7 +142,7 @@ pub struct Measured {
     pub command: Vec<String>,
     /// Number of measured requests, of all configurations together.
     pub requests: u64,
-    /// Longest time for which the instances waited for a batch to fill, in milliseconds. Unknown in profiles of before.
+    /// Longest time for which the instances waited for a batch to fill, in milliseconds; `None` in older profiles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_wait_millis: Option<u64>,
 }

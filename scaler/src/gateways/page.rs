@@ -37,7 +37,7 @@ pub struct FunctionPage {
     pub in_flight: u64,
     /// Time for which the oldest request has waited, in milliseconds; zero if none waits.
     pub oldest_wait_ms: u64,
-    /// Time in service over the last minute; `None` without requests.
+    /// Time in service over the last minute, without the waits of batches to fill; `None` without requests.
     pub latency: Option<LatencyPage>,
     /// Number of requests that each instance serves, by its pod.
     pub outstanding: BTreeMap<String, u64>,

@@ -16,11 +16,17 @@ const LATENCIES: u64 = 2;
 const GATEWAYS: u64 = 3;
 const STREAMS: u64 = 4;
 
+/// The model of the function with that number: those of the catalog, each in turn.
+pub(super) fn model_of(number: u64) -> PaperModel {
+    let index = (number % MODELS.len() as u64) as usize;
+    let [first, ..] = MODELS;
+    MODELS.get(index).copied().unwrap_or(first)
+}
+
 /// A function with its instances.
 #[derive(Clone, Debug)]
 pub(super) struct FunctionCase {
     pub(super) slo: Slo,
-    pub(super) model: PaperModel,
     pub(super) instances: Vec<Configuration>,
     /// Longest wait of a batch to fill, in percent of what its latency leaves; `None` for the operator's.
     pub(super) batch_wait_percent: Option<u64>,
@@ -29,17 +35,13 @@ pub(super) struct FunctionCase {
 }
 
 impl FunctionCase {
-    /// Creates the function with that number: a model of the catalog, each in turn, and instances of
-    /// any of its configurations that meet the objective.
+    /// Creates the function with that number, and instances of any of its model's configurations that meet the objective.
     pub(super) fn try_new(
         number: u64,
         seed: u64,
         batch_wait_percent: Option<u64>,
     ) -> Result<Self, SimulationError> {
-        let index = (number % MODELS.len() as u64) as usize;
-        let [first, ..] = MODELS;
-        let model = MODELS.get(index).copied().unwrap_or(first);
-        let function = Function::try_new(model, "", &ModelAssumptions::default())?;
+        let function = Function::try_new(model_of(number), "", &ModelAssumptions::default())?;
         let slo = function.slo;
         let feasible: Vec<Configuration> = function
             .profile
@@ -48,7 +50,6 @@ impl FunctionCase {
             .collect();
         let mut case = Self {
             slo,
-            model: function.model,
             instances: Vec::new(),
             batch_wait_percent,
             seed,
@@ -62,12 +63,10 @@ impl FunctionCase {
         Ok(case)
     }
 
-    /// Creates the function with these instances, whose times are not those of a model.
+    /// Creates the function with these instances.
     pub(super) const fn of(slo: Slo, instances: Vec<Configuration>, seed: u64) -> Self {
-        let [model, ..] = MODELS;
         Self {
             slo,
-            model,
             instances,
             batch_wait_percent: None,
             seed,

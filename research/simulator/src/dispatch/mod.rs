@@ -2,7 +2,7 @@
 //!
 //! A function has 4 to 8 instances, each of any configuration that meets its objective: what starts,
 //! scale-in and replacements leave behind. Requests come by a Poisson process at a part of the
-//! instances' capacity, by their profiles. A batch takes 80 to 100 % of its profiled latency. Nothing
+//! instances' capacity, by their profiles. A batch takes 80 to 100 % of its model's latency with as many requests. Nothing
 //! starts or stops: the rules of dispatch are all that differs.
 
 mod batch_times;
@@ -22,7 +22,7 @@ use tetris_scaler_core::FieldError;
 use crate::error::SimulationError;
 
 use batch_times::BatchTimes;
-use case::FunctionCase;
+use case::{FunctionCase, model_of};
 use outcome::Times;
 pub use outcome::{DispatchOutcome, Quantiles};
 pub use rule::Rule;
@@ -107,10 +107,10 @@ pub fn compare_dispatch(grid: DispatchGrid) -> Result<DispatchComparison, Simula
         let cases: Vec<FunctionCase> = cases.collect::<Result<_, _>>()?;
         for rule in Rule::ALL {
             let mut times = Times::default();
-            for case in &cases {
+            for (number, case) in (0..).zip(&cases) {
                 let arrivals = case.arrivals(grid.load_percent);
                 let batch_times = BatchTimes::Modeled {
-                    model: case.model,
+                    model: model_of(number),
                     rng: case.latencies(),
                 };
                 run::run(case, rule, requests, arrivals, batch_times, &mut times);

@@ -9,8 +9,9 @@ pub const LOAD_MEAN_MS: u64 = 10_000;
 const RECENT_MS: u64 = 2_000;
 /// Time within which instances should serve all waiting requests, in seconds.
 const DRAIN_SECONDS: u64 = 10;
-/// Standard deviations, and requests, by which recent arrivals exceed the mean where it is no chance.
+/// Standard deviations by which recent arrivals exceed the mean, beyond `LEAST_RISE`, where it is no chance.
 const DEVIATIONS: u128 = 4;
+/// Requests by which they do at least, so that a few requests of a function without load are no rise.
 const LEAST_RISE: u128 = 4;
 
 /// Requests of a function that wait for an instance.
@@ -53,7 +54,7 @@ fn rises(mean: Rate, recent: Rate) -> bool {
     let expected = count(mean);
     let least = expected.saturating_add(LEAST_RISE * 1_000);
     let above = count(recent).saturating_sub(least);
-    above.saturating_mul(above) > DEVIATIONS * DEVIATIONS * 1_000 * expected && above > 0
+    above.saturating_mul(above) > DEVIATIONS * DEVIATIONS * 1_000 * expected
 }
 
 #[cfg(test)]

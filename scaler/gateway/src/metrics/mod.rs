@@ -286,7 +286,6 @@ impl Arrival {
             sent_at: of.sent_at,
             slo: of.slo,
             span: of.span.clone(),
-            filling: Duration::ZERO,
             ended: false,
         }
     }
@@ -313,8 +312,6 @@ pub(crate) struct Dispatched {
     sent_at: Instant,
     slo: Duration,
     span: Span,
-    /// Time that its batch waited to be filled.
-    filling: Duration,
     ended: bool,
 }
 
@@ -326,23 +323,26 @@ impl Dispatched {
 
     /// Counts its end by a whole answer, a fault of the instance if it `failed`. Its batch waited to be filled for
     /// `filling`.
-    pub(crate) fn answered(mut self, failed: bool, filling: Duration) {
-        self.filling = filling;
-        self.ended(RequestOutcome::whole(failed));
+    pub(crate) fn answered(self, failed: bool, filling: Duration) {
+        self.end(RequestOutcome::whole(failed), filling);
     }
 
     /// Counts its end.
-    pub(crate) fn ended(mut self, outcome: RequestOutcome) {
+    pub(crate) fn ended(self, outcome: RequestOutcome) {
+        self.end(outcome, Duration::ZERO);
+    }
+
+    fn end(mut self, outcome: RequestOutcome, filling: Duration) {
         self.ended = true;
         self.span.record("outcome", outcome.label());
         if outcome == RequestOutcome::Served {
-            self.served();
+            self.served(filling);
         } else {
             self.outcome(outcome).inc();
         }
     }
 
-    fn served(&self) {
+    fn served(&self, filling: Duration) {
         let Self {
             metrics,
             series,
@@ -359,7 +359,7 @@ impl Dispatched {
         let latencies = configuration.latencies.get_or_init(create);
         latencies.observe(latency.as_secs_f64());
         // The operator compares this with the profile, which has full batches.
-        let in_service = latency.saturating_sub(self.filling);
+        let in_service = latency.saturating_sub(filling);
         series.recent().served(in_service, now);
         let in_time = now.saturating_duration_since(self.arrived_at) <= self.slo;
         let (counter, met) = if in_time {
