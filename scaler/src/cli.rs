@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use tetris_conventions::exit::{FAILED, USAGE, help};
@@ -57,6 +58,16 @@ pub enum Command {
     /// TETRIS_CONCURRENCY and TETRIS_CPU_MILLIS. COMMAND must listen on 127.0.0.1 and stay in the foreground.
     #[command(long_about)]
     Profile(Box<tetris_scaler_profiler::cli::ProfileArgs>),
+    /// Deploy a model as a function: bring it to nodes, measure it, and serve it
+    ///
+    /// Applies a Model, an InferenceFunction and the RoleBindings of the operator in the namespace. The operator brings the model
+    /// to a node, chooses an engine for it, measures it by a Job, and starts instances within the objective. The command follows
+    /// that until the function is ready. --dry-run prints the resources instead.
+    #[command(long_about)]
+    Deploy(Box<crate::deploy::DeployArgs>),
+    /// Copy this command into a folder, for a container of another image
+    #[command(hide = true)]
+    Install(Install),
     /// Print a script by which a shell completes this command
     ///
     /// bash: `tetris-scaler completions bash > /etc/bash_completion.d/tetris-scaler`. zsh: into a file
@@ -80,6 +91,29 @@ pub struct OpenGates {
     /// Time for which a gate may stay closed
     #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = seconds(1, 3600))]
     pub after_seconds: u64,
+}
+
+/// Arguments of `install`.
+#[derive(Debug, Clone, Args)]
+pub struct Install {
+    /// The folder
+    pub folder: PathBuf,
+}
+
+impl Install {
+    /// Copies the running command.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the folder cannot be written.
+    pub fn run(&self) -> anyhow::Result<()> {
+        use std::fs::Permissions;
+        use std::os::unix::fs::PermissionsExt as _;
+        let target = self.folder.join("tetris-scaler");
+        std::fs::copy("/proc/self/exe", &target)
+            .and_then(|_| std::fs::set_permissions(&target, Permissions::from_mode(0o755)))
+            .with_context(|| format!("cannot copy this command to `{}`", target.display()))
+    }
 }
 
 /// The reason that an argument is refused.

@@ -18,6 +18,24 @@ pub const POD_TEMPLATE: &str = "pod-template-hash";
 pub const MODEL: &str = "tetris.dev/model";
 /// On DaemonSets and pods of models: hash of the source and all else that does not change.
 pub const MODEL_CONTENT: &str = "tetris.dev/model-content";
+/// On PodTemplates of the operator's namespace: name of the engine.
+pub const ENGINE: &str = "tetris.dev/engine";
+/// On PodTemplates of engines: tasks that the engine serves, separated by commas.
+pub const ENGINE_TASKS: &str = "tetris.dev/engine-tasks";
+/// On PodTemplates of engines: formats of weights that it loads, separated by commas.
+pub const ENGINE_FORMATS: &str = "tetris.dev/engine-formats";
+/// On PodTemplates of engines: protocol of the server, `inference` or `openai`. By default `inference`.
+pub const ENGINE_PROTOCOL: &str = "tetris.dev/engine-protocol";
+/// On Jobs, their pods, and ModelProfiles that the operator writes: name of the measured function.
+pub const PROFILING: &str = "tetris.dev/profiling";
+/// On Jobs and ModelProfiles: hash of what is measured.
+pub const MEASURED_CONTENT: &str = "tetris.dev/measured-content";
+/// Annotation of ModelProfiles that the operator writes: type of the machine.
+pub const MEASURED_MACHINE: &str = "tetris.dev/measured-machine";
+/// On nodes: type of the machine.
+pub const MACHINE: &str = "node.kubernetes.io/instance-type";
+/// On ModelProfiles that the operator assumes until a Job has measured: `true`.
+pub const ASSUMED: &str = "tetris.dev/assumed";
 /// On DaemonSets of models: names of the nodes that they are narrowed to.
 pub const MODEL_NODES: &str = "tetris.dev/model-nodes";
 /// On DaemonSets of models: hash of all that the operator wrote.

@@ -9,6 +9,7 @@
 )]
 
 pub mod cli;
+pub mod deploy;
 pub mod gates;
 pub mod gateways;
 pub mod keda;

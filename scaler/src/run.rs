@@ -21,6 +21,7 @@ use crate::lease::{Elector, LeaseError, Names, Timing};
 use crate::load::{Prometheus, PrometheusError, PrometheusOptions};
 use crate::metrics::Metrics;
 use crate::nodes::{PollOptions, Poller, Tokens};
+use crate::operator::PodClient;
 use crate::operator::run::{Operator, Options};
 use crate::pages::{self, Pages};
 use crate::state::published;
@@ -53,6 +54,9 @@ pub enum RunError {
     /// A failure to create the client for gateways.
     #[error("cannot create a client for the gateways: {0}")]
     Gateways(reqwest::Error),
+    /// A failure to create the client for pods.
+    #[error("cannot create a client for pods of models and measurements: {0}")]
+    Pods(reqwest::Error),
     /// A failure to create the client for daemons.
     #[error("cannot create a client for the daemons of nodes: {0}")]
     Daemons(#[from] rustls::Error),
@@ -127,6 +131,7 @@ pub async fn run_with(
         ready: Arc::clone(&pages.ready),
         prometheus: prometheus(args)?,
         gateways: GatewayClient::try_new().map_err(RunError::Gateways)?,
+        pods: PodClient::try_new().map_err(RunError::Pods)?,
     };
     let limits = inventory_limits(args.inventory_memory);
     let poller = Poller::try_new(PollOptions::default(), limits, tokens)?;

@@ -44,6 +44,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Path of a manifest, by the file's SHA-256 and length.
 const MANIFESTS: &str = "/manifests/sha256/";
 
+/// Path of the description of the model that is kept.
+const DESCRIPTION: &str = "/description";
+
 /// Nodes that may know manifests.
 #[derive(Debug)]
 pub(crate) struct Peers {
@@ -138,12 +141,17 @@ impl Peers {
     }
 }
 
-/// Answers peers about the manifests of an agent's store, until the process ends. Each connection has a bounded time, and there is a
-/// bounded number of them.
+/// Answers peers about the manifests of an agent's store, and with `description`, JSON, at `/description`, until the process ends. Each
+/// connection has a bounded time, and there is a bounded number of them.
 ///
 /// # Errors
 /// When there are no threads or descriptors for it.
-pub fn answer_peers(listener: TcpListener, agent: &Agent) -> std::io::Result<()> {
+pub fn answer_peers(
+    listener: TcpListener,
+    agent: &Agent,
+    description: Vec<u8>,
+) -> std::io::Result<()> {
+    let description = Bytes::from(description);
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -163,10 +171,10 @@ pub fn answer_peers(listener: TcpListener, agent: &Agent) -> std::io::Result<()>
             let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
                 continue;
             };
-            let agent = agent.clone();
+            let (agent, description) = (agent.clone(), description.clone());
             tokio::spawn(async move {
                 let answer = service_fn(move |request| {
-                    let answer = answer(agent.store(), &request);
+                    let answer = answer(agent.store(), &description, &request);
                     std::future::ready(Ok::<_, Infallible>(answer))
                 });
                 let served = http1::Builder::new()
@@ -183,13 +191,21 @@ pub fn answer_peers(listener: TcpListener, agent: &Agent) -> std::io::Result<()>
     })
 }
 
-fn answer(store: Option<&Store>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let manifest = (request.method() == Method::GET)
-        .then(|| manifest_at(store?, request.uri().path()))
-        .flatten();
+fn answer(
+    store: Option<&Store>,
+    description: &Bytes,
+    request: &Request<Incoming>,
+) -> Response<Full<Bytes>> {
+    let body = match (request.method(), request.uri().path()) {
+        (&Method::GET, DESCRIPTION) => Some(description.clone()),
+        (&Method::GET, path) => store
+            .and_then(|store| manifest_at(store, path))
+            .map(Bytes::from),
+        _ => None,
+    };
     let mut answer = Response::new(Full::default());
-    match manifest {
-        Some(manifest) => *answer.body_mut() = Full::from(manifest),
+    match body {
+        Some(body) => *answer.body_mut() = Full::from(body),
         None => *answer.status_mut() = StatusCode::NOT_FOUND,
     }
     answer

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tetris_loader::{LoadFailure, MapLimit, StoredFile, map_objects, sidecar};
 use tetris_store_layout::{
-    Access, Manifest, ManifestKind, Mapping, ObjectId, ObjectRef, Store, TrustDomain,
+    Access, Digest, Manifest, ManifestKind, Mapping, ObjectId, ObjectRef, Store, TrustDomain,
 };
 
 use crate::error::FolderError;
@@ -108,6 +108,19 @@ impl ModelFolder {
             .files
             .binary_search_by(|file| file.entry.path.as_str().cmp(path));
         self.files.get(index.ok()?)
+    }
+
+    /// Digest of its paths, lengths and manifests: equal for folders with equal files, whatever their source.
+    pub fn content(&self) -> Digest {
+        let mut text = String::new();
+        for FolderFile { entry, .. } in &self.files {
+            let manifest = entry.manifest.map(|id| id.to_string());
+            let manifest = manifest.unwrap_or_default();
+            // A path has no line break: JSON writes it as an escape.
+            let line = serde_json::json!([entry.path, entry.size, manifest]);
+            text.push_str(&format!("{line}\n"));
+        }
+        Digest::of(text.as_bytes())
     }
 
     /// Number of files.

@@ -105,7 +105,7 @@ fn logged(work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
             tracing::error!("{line}");
         }
     } else {
-        say(&with_causes(&error));
+        return report(&error);
     }
     ExitCode::from(status(&error).code)
 }
@@ -116,6 +116,12 @@ pub fn run_unlogged(logs: &LogArgs, work: impl FnOnce() -> ExitCode) -> ExitCode
         Ok(_) => work(),
         Err(error) => usage(&error),
     }
+}
+
+/// Prints an error with its causes on standard error, for a command that people wait for. Returns its exit code.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    say(&with_causes(error));
+    ExitCode::from(status(error).code)
 }
 
 fn say(error: &dyn fmt::Display) {

@@ -58,6 +58,15 @@ pub(crate) fn own_bytes(processes: &[u32]) -> u64 {
         .saturating_mul(1_024)
 }
 
+/// Returns the anonymous memory of a process with its page tables, in bytes, by counters that may lag by some pages for
+/// each thread.
+pub(crate) fn anonymous_bytes(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    kib(&status, "RssAnon:")
+        .saturating_add(kib(&status, "VmPTE:"))
+        .saturating_mul(1_024)
+}
+
 fn kib(text: &str, key: &str) -> u64 {
     let value = |line: &str| {
         line.strip_prefix(key)?
@@ -102,6 +111,8 @@ mod tests {
         assert_eq!(kib("VmPTE:\t    88 kB\n", "VmPTE:"), 88);
         assert_eq!(kib("VmPTE:", "VmPTE:"), 0);
         let bytes = own_bytes(&[std::process::id()]);
+        assert!(bytes > 10_000, "{bytes}");
+        let bytes = anonymous_bytes(std::process::id());
         assert!(bytes > 10_000, "{bytes}");
     }
 }

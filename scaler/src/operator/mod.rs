@@ -28,15 +28,17 @@
 //! selectors, and takes another node where the planned one does not match.
 
 mod action;
+mod answers;
 pub mod apply;
 pub mod cache;
 mod deployment;
+pub mod engines;
 mod gateway_loads;
 pub mod health;
 pub mod history;
 pub mod latency;
 pub mod loads;
-mod models;
+pub(crate) mod models;
 mod names;
 mod node_views;
 pub mod observed;
@@ -45,6 +47,7 @@ mod parts;
 pub mod placing;
 pub mod plan;
 pub mod prepare;
+pub mod profiling;
 pub mod records;
 mod report;
 pub mod run;
@@ -54,4 +57,5 @@ mod template;
 mod view;
 pub mod watches;
 
+pub use answers::PodClient;
 pub use names::deployment_name;

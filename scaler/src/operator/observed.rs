@@ -7,6 +7,7 @@ use tetris_scaler_core::{Inventory, Rate};
 
 use super::health::Failing;
 use super::prepare::{Prepared, Unprepared};
+use super::profiling::ProfilingState;
 use super::records::{DeploymentRecord, FunctionRecord, NodeRecord, PodRecord};
 use crate::load::LoadError;
 use crate::nodes::{NodeGpu, Room};
@@ -62,4 +63,6 @@ pub struct FunctionInput {
     pub failing: Failing,
     /// Latency in service, in microseconds; `None` if no one asks for it.
     pub latency: Option<Result<u64, LoadError>>,
+    /// State of its measurement by the operator; `None` if it names its profile.
+    pub profiling: Option<ProfilingState>,
 }

@@ -8,6 +8,7 @@ use kube::Client;
 use tetris_scaler_core::Settings;
 use tokio::sync::watch;
 
+use super::answers::PodClient;
 use crate::gateways::GatewayClient;
 use crate::lease::Leadership;
 use crate::load::Prometheus;
@@ -59,4 +60,6 @@ pub struct Operator {
     pub prometheus: Option<Prometheus>,
     /// Source of loads that gateways count.
     pub gateways: GatewayClient,
+    /// Client of pods that keep models, and that measure functions.
+    pub pods: PodClient,
 }

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use tetris_scaler_core::FunctionModel;
 use thiserror::Error;
 
+use super::engines::{EngineProblem, KnownEngines};
 use super::records::{FunctionRecord, ProfileRecord};
-use crate::resources::{CheckedFunction, CheckedProfile, FieldProblem, MeasuredConfiguration};
+use crate::resources::{
+    CheckedFunction, CheckedProfile, CheckedTemplate, FieldProblem, MeasuredConfiguration,
+};
 use crate::state::Key;
 
 /// A function that can be decided on.
@@ -15,6 +18,8 @@ use crate::state::Key;
 pub struct Prepared {
     /// The validated function.
     pub function: Arc<CheckedFunction>,
+    /// Template of its pods.
+    pub template: Arc<CheckedTemplate>,
     /// Input of the core.
     pub model: Arc<FunctionModel>,
     /// Configurations of the profile, by index.
@@ -35,6 +40,12 @@ pub enum Unprepared {
         "`spec.profile`: found no ModelProfile {0:?} in the namespace; create it with `tetris-scaler profile`"
     )]
     NoProfile(String),
+    /// A profile that the operator has not written yet.
+    #[error("the operator has not begun to measure the function")]
+    Unmeasured,
+    /// No template of an engine.
+    #[error(transparent)]
+    Engine(#[from] EngineProblem),
     /// An invalid field of the profile.
     #[error("ModelProfile {profile:?}: {problem}")]
     Profile {
@@ -45,13 +56,14 @@ pub enum Unprepared {
     },
 }
 
-/// Combines `function` with its `profile`.
+/// Combines `function` with the `template` of its pods and with its `profile`.
 ///
 /// # Errors
 ///
 /// The invalid field of the function or of the profile.
 pub fn prepare(
     function: &Arc<CheckedFunction>,
+    template: &Arc<CheckedTemplate>,
     profile: &CheckedProfile,
 ) -> Result<Prepared, Unprepared> {
     let of_profile = |problem| Unprepared::Profile {
@@ -74,21 +86,29 @@ pub fn prepare(
     };
     Ok(Prepared {
         function: Arc::clone(function),
+        template: Arc::clone(template),
         model: Arc::new(model),
         measured: profile.configurations.clone(),
         names: selected.names.into(),
     })
 }
 
-type Version = (String, i64, Option<(String, i64)>);
+/// Versions of what a preparation is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Version {
+    uid: String,
+    generation: i64,
+    profile: Option<(String, i64)>,
+    template: String,
+}
 
-/// Prepared functions, cached until they or their profiles change, as a model has thousands of
+/// Prepared functions, cached until they, their profiles or their engines change, as a model has thousands of
 /// objects.
 #[derive(Debug, Default)]
 pub struct Preparations(BTreeMap<Key, (Version, Result<Arc<Prepared>, Unprepared>)>);
 
 impl Preparations {
-    /// Returns `record` with its profile out of `profiles`.
+    /// Returns `record` with its profile out of `profiles`, and its template, maybe out of `engines`.
     ///
     /// # Errors
     ///
@@ -97,18 +117,31 @@ impl Preparations {
         &mut self,
         record: &FunctionRecord,
         profiles: &BTreeMap<Key, Arc<ProfileRecord>>,
+        engines: &KnownEngines,
     ) -> Result<Arc<Prepared>, Unprepared> {
         let function = record.function.as_ref().map_err(Clone::clone)?;
         let named = Key::new(function.namespace.clone(), function.profile.clone());
         let profile = profiles.get(&named);
-        let version = profile.map(|profile| profile.version.clone());
-        let version = (record.uid.clone(), record.generation, version);
-        if let Some((known, prepared)) = self.0.get(&record.key)
-            && *known == version
-        {
-            return prepared.clone();
-        }
-        let prepared = read(function, profile.map(Arc::as_ref)).map(Arc::new);
+        let mut version = Version {
+            uid: record.uid.clone(),
+            generation: record.generation,
+            profile: profile.map(|profile| profile.version.clone()),
+            template: String::new(),
+        };
+        let known = self.0.get(&record.key);
+        let is_current = |template: &str| {
+            template.clone_into(&mut version.template);
+            known.is_some_and(|(known, _)| *known == version)
+        };
+        let resolved = engines.template(function, is_current);
+        let Some(resolved) = resolved else {
+            let prepared = known.map(|(_, prepared)| prepared.clone());
+            return prepared.unwrap_or(Err(Unprepared::Unmeasured));
+        };
+        let prepared = match resolved.template {
+            Ok(template) => read(function, &template, profile.map(Arc::as_ref)).map(Arc::new),
+            Err(problem) => Err(problem.into()),
+        };
         let kept = (version, prepared.clone());
         self.0.insert(record.key.clone(), kept);
         prepared
@@ -122,12 +155,16 @@ impl Preparations {
 
 fn read(
     function: &Arc<CheckedFunction>,
+    template: &Arc<CheckedTemplate>,
     profile: Option<&ProfileRecord>,
 ) -> Result<Prepared, Unprepared> {
     let name = || function.profile.clone();
-    let profile = profile.ok_or_else(|| Unprepared::NoProfile(name()))?;
+    let profile = profile.ok_or_else(|| match function.profiling {
+        Some(_) => Unprepared::Unmeasured,
+        None => Unprepared::NoProfile(name()),
+    })?;
     match &profile.profile {
-        Ok(profile) => prepare(function, profile),
+        Ok(profile) => prepare(function, template, profile),
         Err(problem) => Err(Unprepared::Profile {
             profile: name(),
             problem: problem.clone(),

@@ -19,6 +19,7 @@ use super::parts::LEAST;
 pub use super::parts::{Operator, Options};
 use super::placing::{Memory, Placer, steps};
 use super::plan::reconcile;
+use super::profiling;
 use super::records::PodRecord;
 use super::shared::{Shared, unmeasured};
 use crate::nodes::{Daemon, Poller};
@@ -52,12 +53,8 @@ impl Operator {
                 self.measure(&shared),
                 gateway_loads::follow(&self, &shared),
                 self.place(&shared),
-                Box::pin(models::follow(
-                    &self,
-                    &shared.watches,
-                    &shared.inventories,
-                    &shared.ordered
-                )),
+                Box::pin(models::follow(&self, &shared)),
+                Box::pin(profiling::follow(&self, &shared)),
             );
         };
         tokio::select! {

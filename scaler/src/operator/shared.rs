@@ -8,12 +8,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::engines::Engines;
 use super::health::{Failing, Troubles, troubles};
 use super::history::History;
 use super::loads::Loads;
 use super::models::OrderedModels;
 use super::observed::{FunctionInput, Observed};
 use super::prepare::{Preparations, Prepared, Unprepared};
+use super::profiling::Progressing;
 use super::records::FunctionRecord;
 use super::watches::Watches;
 use crate::gateways::GatewayLoads;
@@ -38,6 +40,8 @@ pub(super) struct Shared {
     pub(super) gateways: GatewayLoads,
     pub(super) inventories: Arc<Mutex<Inventories>>,
     pub(super) ordered: OrderedModels,
+    pub(super) engines: Engines,
+    pub(super) profiling: Progressing,
     pub(super) changed: Notify,
     /// Notified when a pass must be made at once.
     pub(super) woken: Notify,
@@ -72,6 +76,8 @@ impl Shared {
             gateways: GatewayLoads::default(),
             inventories: poller.latest(),
             ordered: OrderedModels::default(),
+            engines: Engines::default(),
+            profiling: Progressing::default(),
             changed: Notify::new(),
             woken: Notify::new(),
             unasked: Notify::new(),
@@ -128,8 +134,9 @@ impl Shared {
             let preparations = self.preparations.lock();
             let mut preparations = preparations.unwrap_or_else(PoisonError::into_inner);
             preparations.keep(&functions);
+            let engines = self.engines.latest();
             let inputs = functions.values().map(|record| {
-                let prepared = preparations.get(record, &profiles);
+                let prepared = preparations.get(record, &profiles, &engines);
                 input(record, prepared)
             });
             inputs.collect()
@@ -180,6 +187,7 @@ impl Shared {
                 troubles.get(&record.key).cloned().unwrap_or_default(),
                 now,
             ),
+            profiling: self.profiling.get(&record.key),
             record: Arc::clone(record),
         }
     }
@@ -201,6 +209,7 @@ pub(super) fn unmeasured(
         refresh_status: false,
         failing: Failing::default(),
         latency: None,
+        profiling: None,
         record: Arc::clone(record),
     }
 }

@@ -48,7 +48,7 @@ pub fn template(
     let (measured, profiled) = measured
         .zip(profiled)
         .ok_or_else(|| FieldProblem::new("spec.profile", "no such configuration"))?;
-    let mut pods = Value::Object(function.template.raw.clone());
+    let mut pods = Value::Object(prepared.template.raw.clone());
     let marks = [
         (labels::FUNCTION, function.name.clone()),
         (labels::CONFIGURATION, measured.name()),
@@ -58,9 +58,9 @@ pub fn template(
     }
     let path = format!(
         "spec.template.spec.containers[{}]",
-        function.template.container
+        prepared.template.container
     );
-    if let Some(container) = container(&mut pods, function.template.container) {
+    if let Some(container) = container(&mut pods, prepared.template.container) {
         set_environment(container, measured, profiled.batch_wait_us(function.slo));
         if let Some(gpu) = measured.gpu {
             set_gpu(container, prepared, &gpu);
@@ -74,10 +74,10 @@ pub fn template(
     let store = (function.store != function.namespace).then_some(function.store.as_str());
     add_volume(&mut pods, store);
     if let Some(model) = &function.model {
-        add_model(&mut pods, function.template.container, model);
+        add_model(&mut pods, prepared.template.container, model);
     }
     if mode == PlacementMode::Gates {
-        add_gate(&mut pods, &function.template);
+        add_gate(&mut pods, &prepared.template);
     }
     let hash = Digest::of(pods.to_string().as_bytes()).to_string();
     let hash = hash.chars().take(16).collect();
@@ -195,7 +195,7 @@ fn check_limit(
     }
 }
 
-fn mount(container: &mut Value) {
+pub(super) fn mount(container: &mut Value) {
     let mounts = list(container, &[], "volumeMounts");
     let is_there =
         |mount: &Value| mount.get("mountPath").and_then(Value::as_str) == Some(MOUNT_PATH);
@@ -204,7 +204,7 @@ fn mount(container: &mut Value) {
     }
 }
 
-fn add_volume(pods: &mut Value, store: Option<&str>) {
+pub(super) fn add_volume(pods: &mut Value, store: Option<&str>) {
     let volumes = list(pods, &["spec"], "volumes");
     let is_there = |volume: &Value| volume.get("name").and_then(Value::as_str) == Some(VOLUME);
     if volumes
@@ -229,7 +229,7 @@ fn is_store(volume: &Value) -> bool {
 }
 
 /// Adds the files of a Model, below `/models`.
-fn add_model(pods: &mut Value, index: usize, model: &str) {
+pub(super) fn add_model(pods: &mut Value, index: usize, model: &str) {
     list(pods, &["spec"], "volumes").push(json!({"name": MODEL_VOLUME, "csi": {
         "driver": DRIVER,
         "readOnly": true,

@@ -4,6 +4,7 @@ use kube::ResourceExt as _;
 use tetris_scaler_core::{GpuType, MAX_ALPHA, MAX_MEMORY_BYTES, ScaleInPolicy, Slo};
 
 use super::callers::AllowedCallers;
+use super::engine::{CheckedProfiling, EngineSpec};
 use super::function::{InferenceFunction, Scaling};
 use super::load::LoadSource;
 use super::percentile::Percentile;
@@ -26,14 +27,16 @@ pub struct CheckedFunction {
     pub namespace: String,
     /// Name of the function.
     pub name: String,
-    /// Name of its profile.
+    /// Name of its profile; its own name if the operator measures it.
     pub profile: String,
+    /// Measurement by the operator; `None` for a function that names its profile.
+    pub profiling: Option<CheckedProfiling>,
     /// Latency objective.
     pub slo: Slo,
     /// Percentile of the latency that must meet the objective.
     pub percentile: Percentile,
-    /// Pod template.
-    pub template: CheckedTemplate,
+    /// Source of its pods.
+    pub pods: PodSource,
     /// Source of the load.
     pub load: LoadSource,
     /// Minimum number of instances.
@@ -64,6 +67,15 @@ pub struct CheckedFunction {
     pub alpha_bytes_per_millicore: u64,
 }
 
+/// Source of a function's pods.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PodSource {
+    /// The function's own template.
+    Template(CheckedTemplate),
+    /// An engine's template.
+    Engine(EngineSpec),
+}
+
 /// GPU that a function asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedGpu {
@@ -84,7 +96,9 @@ impl InferenceFunction {
     pub fn checked(&self) -> Result<CheckedFunction, FieldProblem> {
         let (name, spec) = (self.name_any(), &self.spec);
         FieldProblem::check_text("metadata.name", &name, MAX_LABEL)?;
-        FieldProblem::check_text("spec.profile", &spec.profile, 253)?;
+        if let Some(profile) = &spec.profile {
+            FieldProblem::check_text("spec.profile", profile, 253)?;
+        }
         let namespace = self.namespace().unwrap_or_default();
         let (scale_in, window_ms) = spec.scale_in.checked(spec.min_instances)?;
         let store = spec.store.clone().unwrap_or_else(|| namespace.clone());
@@ -94,12 +108,11 @@ impl InferenceFunction {
         let alpha = "spec.alphaBytesPerMillicore";
         let (min_instances, max_instances) = self.instances()?;
         Ok(CheckedFunction {
-            profile: spec.profile.clone(),
+            profile: spec.profile.clone().unwrap_or_else(|| name.clone()),
+            profiling: self.profiling()?,
             slo: self.slo()?,
             percentile: spec.slo.percentile,
-            template: spec
-                .template
-                .checked(spec.container.as_deref(), spec.gpu.is_some())?,
+            pods: self.pods()?,
             load: spec.load.checked()?,
             min_instances,
             max_instances,
@@ -122,6 +135,42 @@ impl InferenceFunction {
             namespace,
             name,
         })
+    }
+
+    fn profiling(&self) -> Result<Option<CheckedProfiling>, FieldProblem> {
+        if self.spec.profile.is_some() {
+            return Ok(None);
+        }
+        if self.spec.gpu.is_some() {
+            let problem = "found no profile, expected one: the operator measures no configurations with a GPU; measure them with `tetris-scaler profile`";
+            return Err(FieldProblem::new("spec.profile", problem));
+        }
+        self.spec.profiling.checked().map(Some)
+    }
+
+    fn pods(&self) -> Result<PodSource, FieldProblem> {
+        let spec = &self.spec;
+        match (&spec.template, &spec.engine) {
+            (Some(template), None) => {
+                let with_gpu = spec.gpu.is_some();
+                let checked = template.checked(spec.container.as_deref(), with_gpu)?;
+                Ok(PodSource::Template(checked))
+            }
+            (None, Some(engine)) if spec.model.is_some() => Ok(PodSource::Engine(engine.clone())),
+            (None, Some(_)) => {
+                let problem =
+                    "found an engine without a model, expected `spec.model`, the name of a Model";
+                Err(FieldProblem::new("spec.engine", problem))
+            }
+            (None, None) => {
+                let problem = "found neither a template nor `spec.engine`, expected one of them";
+                Err(FieldProblem::new("spec.template", problem))
+            }
+            (Some(_), Some(_)) => {
+                let problem = "found an engine beside `spec.template`, expected one of them";
+                Err(FieldProblem::new("spec.engine", problem))
+            }
+        }
     }
 
     fn slo(&self) -> Result<Slo, FieldProblem> {

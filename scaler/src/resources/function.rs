@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tetris_scaler_core::OperatorDefaults;
 
 use super::callers::CallersSpec;
+use super::engine::{EngineSpec, ProfilingSpec};
 use super::load::LoadSpec;
 use super::percentile::Percentile;
 use super::rollout::RolloutSpec;
@@ -33,17 +34,31 @@ use super::template::PodTemplate;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(validation = Rule::new("self.minInstances <= self.maxInstances").message("minInstances must not exceed maxInstances").field_path(".minInstances"))]
+#[x_kube(
+    validation = Rule::new("self.minInstances <= self.maxInstances").message("minInstances must not exceed maxInstances").field_path(".minInstances"),
+    validation = Rule::new("has(self.template) != has(self.engine)").message("a function has a template or an engine"),
+    validation = Rule::new("!has(self.engine) || has(self.model)").message("engine needs model, the name of a Model").field_path(".engine"),
+    validation = Rule::new("has(self.profile) || !has(self.gpu)").message("configurations with a GPU are measured by tetris-scaler profile: name the profile").field_path(".gpu")
+)]
 pub struct InferenceFunctionSpec {
-    /// Name of a ModelProfile in this namespace.
+    /// Name of a ModelProfile in this namespace. Without it the operator measures the function by a Job, and writes the
+    /// ModelProfile with the function's name; until then one instance is taken to need what the template requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    pub profile: String,
+    pub profile: Option<String>,
+    /// Measurement of a function without a profile.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub profiling: ProfilingSpec,
     /// Service level objective.
     pub slo: SloSpec,
     /// Pod template. The operator adds TETRIS_BATCH, TETRIS_BATCH_WAIT_MILLIS, TETRIS_CONCURRENCY and
     /// TETRIS_CPU_MILLIS, requests of CPU and memory, labels, the store's volume, a preference for nodes that hold the
     /// tensors, and a scheduling gate.
-    pub template: PodTemplate,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<PodTemplate>,
+    /// Server of the model, in the place of the template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineSpec>,
     /// Container that gets batch size and concurrency; by default the first of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
@@ -107,6 +122,10 @@ pub struct InferenceFunctionSpec {
 
 fn is_default(callers: &CallersSpec) -> bool {
     *callers == CallersSpec::default()
+}
+
+fn is_usual(profiling: &ProfilingSpec) -> bool {
+    *profiling == ProfilingSpec::default()
 }
 
 const fn alpha_bytes_per_millicore() -> u64 {

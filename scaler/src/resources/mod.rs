@@ -9,6 +9,7 @@ mod callers;
 mod checked_function;
 mod checked_profile;
 mod crds;
+mod engine;
 mod for_function;
 mod function;
 mod load;
@@ -24,13 +25,16 @@ mod status;
 mod template;
 
 pub use callers::{AllowedCallers, CallersSpec};
-pub use checked_function::{CheckedFunction, CheckedGpu};
+pub use checked_function::{CheckedFunction, CheckedGpu, PodSource};
 pub use checked_profile::{CheckedProfile, GpuLoad, MAX_OBJECTS};
 pub use crds::{CrdError, crds, crds_yaml};
+pub use engine::{CheckedProfiling, EngineSpec, ProfilingSpec};
 pub use for_function::ForFunction;
 pub use function::{GpuSpec, InferenceFunction, InferenceFunctionSpec, Scaling, SloSpec};
 pub use load::{GatewayLoad, LoadSource, LoadSpec, PrometheusLoad, StaticLoad};
-pub use model::{LISTED_NODES, Model, ModelNodeStatus, ModelNodes, ModelSpec, ModelStatus};
+pub use model::{
+    LISTED_NODES, Model, ModelDescription, ModelNodeStatus, ModelNodes, ModelSpec, ModelStatus,
+};
 pub use object::stored_object;
 pub use percentile::{Percentile, PercentileError};
 pub use problem::{FieldProblem, parse};

@@ -1,6 +1,7 @@
 //! The custom resource `Model`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
@@ -27,6 +28,7 @@ pub const LISTED_NODES: usize = 64;
     printcolumn(name = "Source", type_ = "string", json_path = ".spec.source"),
     printcolumn(name = "Present", type_ = "integer", json_path = ".status.present", description = "Nodes that have it"),
     printcolumn(name = "Wanted", type_ = "integer", json_path = ".status.wanted", description = "Nodes that should have it"),
+    printcolumn(name = "Task", type_ = "string", json_path = ".status.description.task"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -154,10 +156,46 @@ pub struct ModelStatus {
     /// Number of nodes that have it.
     #[serde(default)]
     pub present: u32,
+    /// Description of its files, once a node has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<ModelDescription>,
     /// Its nodes, at most 64: first those that do not have it.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub nodes: Vec<ModelNodeStatus>,
+}
+
+/// Description of a model by its files, as a node has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelDescription {
+    /// Hash of source and revision for which the description was made.
+    #[serde(default)]
+    pub source_hash: String,
+    /// Digest of the files: equal for models with the same files.
+    #[serde(default)]
+    pub content: String,
+    /// Bytes of all files.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Formats of the weights: safetensors, onnx or gguf.
+    #[serde(default)]
+    pub formats: Vec<String>,
+    /// First architecture of config.json, such as BertModel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+    /// Task of the architecture: embedding, classification or generation; none if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+}
+
+impl fmt::Display for ModelDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let task = self.task.as_deref().unwrap_or("an unknown task");
+        let architecture = self.architecture.as_deref();
+        let architecture = architecture.unwrap_or("no architecture in config.json");
+        write!(f, "{task} ({architecture}; {})", self.formats.join(", "))
+    }
 }
 
 /// State of a model on a node.

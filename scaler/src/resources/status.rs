@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceFunctionStatus {
-    /// Conditions Ready, LoadKnown, ProfileFound, Feasible, Healthy and Progressing, and AsProfiled where `latencyQuery` or `gateway` is set.
+    /// Conditions Ready, LoadKnown, ProfileFound, Feasible, Healthy and Progressing, AsProfiled where `latencyQuery` or `gateway` is set, and Profiled where the operator measures.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

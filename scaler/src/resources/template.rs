@@ -55,7 +55,7 @@ pub struct CheckedTemplate {
 
 impl PodTemplate {
     /// Checks the template and finds the container.
-    pub(super) fn checked(
+    pub(crate) fn checked(
         &self,
         container: Option<&str>,
         with_gpu: bool,

@@ -14,6 +14,7 @@ use tetris_folder::ShownFolder;
 use tetris_units::size::Bytes;
 use tetris_wire::daemon::{ModelReport, ModelStage, is_model_name};
 
+use super::description::Description;
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::interruption::{Interruption, end_by, end_well};
@@ -102,9 +103,10 @@ pub(crate) fn run(args: &KeepArgs, location: &StoreLocation, out: &mut Output) -
     };
     let (files, bytes) = (folder.model().file_count(), folder.model().bytes());
     interruption.set_holding();
+    let description = Description::of(folder.model());
     state.set_present(bytes, folder);
     if let Some(port) = args.ready_port {
-        accept(port, &agent)?;
+        accept(port, &agent, &description)?;
     }
     if out.is_json() {
         out.json(&json!({
@@ -197,8 +199,9 @@ fn bring(
     Ok((report, Arc::new(ShownFolder::new(folder)?)))
 }
 
-/// Accepts connections of probes, and answers other nodes that ask for manifests.
-fn accept(port: u16, agent: &Agent) -> Result {
+/// Accepts connections of probes, and answers other nodes that ask for manifests, and the scaler that asks for the
+/// description.
+fn accept(port: u16, agent: &Agent, description: &Description) -> Result {
     let failed = |error| Error::new(Code::Failed, error);
     let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let listener = TcpListener::bind((any, port))
@@ -206,8 +209,10 @@ fn accept(port: u16, agent: &Agent) -> Result {
         .or_else(|_| TcpListener::bind(("0.0.0.0", port)))
         .map_err(failed)?;
     let agent = agent.clone();
+    let description =
+        serde_json::to_vec(description).map_err(|error| Error::new(Code::Failed, error))?;
     let answer = move || {
-        if let Err(error) = tetris_delivery::answer_peers(listener, &agent) {
+        if let Err(error) = tetris_delivery::answer_peers(listener, &agent, description) {
             tracing::error!(%error, "probes and other nodes get no answer");
         }
     };

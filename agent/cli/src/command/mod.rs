@@ -3,6 +3,7 @@
 mod checkpoint;
 mod completions;
 mod counts;
+mod description;
 mod doctor;
 mod error;
 mod exec;

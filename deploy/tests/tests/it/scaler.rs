@@ -60,7 +60,11 @@ fn functions_and_profiles_of_samples_are_right_and_belong_together() {
             function
                 .checked()
                 .unwrap_or_else(|problem| panic!("{name}: {problem}"));
-            let profile = &function.spec.profile;
+            let profile = function
+                .spec
+                .profile
+                .as_ref()
+                .expect("a sample has measurements");
             let measured = format!("samples/scaler/{profile}.profile.yaml");
             if *name != *"sample-scaler" || files::deploy().join(measured).exists() {
                 objects.one("ModelProfile", profile);

@@ -1,5 +1,6 @@
 //! Arguments of `profile`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -43,6 +44,9 @@ pub struct ProfileArgs {
     /// Maximum time per configuration, in seconds, once it has 20 answers
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) seconds: u32,
+    /// Time after which no further configuration is begun, in seconds, once one is measured
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(super) budget_seconds: Option<u32>,
     /// Timeout for an instance to become ready, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) ready_seconds: u32,
@@ -105,6 +109,9 @@ pub struct ProfileArgs {
     /// Format on standard output; --output gets JSON for json, otherwise YAML
     #[arg(long, value_enum, default_value = "table")]
     pub(super) format: Format,
+    /// Show the progress and then the profile as JSON at http://ADDRESS:PORT/profile, until SIGTERM
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["list", "from_database"])]
+    pub(super) serve: Option<SocketAddr>,
     /// Write the ModelProfile to FILE
     #[arg(long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,

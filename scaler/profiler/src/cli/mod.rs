@@ -3,6 +3,7 @@
 mod args;
 mod output;
 mod progress;
+mod served;
 
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use anyhow::{Context, Error, Result, bail};
 
 pub use args::{Format, ProfileArgs};
 use progress::Progress;
+use served::ServedState;
+pub use served::{PROFILE_PATH, RunState};
 
 use crate::database::ProfileDatabase;
 use crate::gpu::ProfileGpu;
@@ -50,7 +53,7 @@ impl ProfileArgs {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
-        let outcome = runtime.block_on(measure(&request, &database))?;
+        let outcome = runtime.block_on(self.measure(&request, &database))?;
         // Tasks that read from pipes may wait for processes that outlive their instance.
         runtime.shutdown_timeout(Duration::from_secs(1));
         output::write(self, &outcome)?;
@@ -98,6 +101,9 @@ impl ProfileArgs {
             }),
             requests: self.requests as usize,
             time: Duration::from_secs(self.seconds.into()),
+            budget: self
+                .budget_seconds
+                .map(|seconds| Duration::from_secs(seconds.into())),
             ready_within: Duration::from_secs(self.ready_seconds.into()),
             request_timeout: Duration::from_secs(self.request_seconds.into()),
             store: self.store.clone(),
@@ -135,17 +141,37 @@ impl ProfileArgs {
         }
         Ok(Some(body))
     }
-}
 
-async fn measure(request: &ProfileRequest, database: &ProfileDatabase) -> Result<SessionOutcome> {
-    let mut progress = Progress::new(request.settings.len() as u64);
-    let mut tell = |event| progress.tell(&event);
-    tokio::select! {
-        // The error's text includes its causes.
-        outcome = profile(request, database, &mut tell) => outcome.map_err(|error| Error::msg(error.to_string())),
-        signal = interrupted() => bail!(
-            "{}; finished measurements are kept; run the same command again to continue", signal?
-        ),
+    /// Measures, and with --serve shows the outcome until a signal comes.
+    async fn measure(
+        &self,
+        request: &ProfileRequest,
+        database: &ProfileDatabase,
+    ) -> Result<SessionOutcome> {
+        let count = request.settings.len() as u64;
+        let served = match self.serve {
+            Some(address) => Some(ServedState::serve(address, count).await?),
+            None => None,
+        };
+        let mut progress = Progress::new(count);
+        let mut tell = |event| {
+            progress.tell(&event);
+            if let Some(served) = &served {
+                served.note(&event);
+            }
+        };
+        let outcome = tokio::select! {
+            // The error's text includes its causes.
+            outcome = profile(request, database, &mut tell) => outcome.map_err(|error| Error::msg(error.to_string()))?,
+            signal = interrupted() => bail!(
+                "{}; finished measurements are kept; run the same command again to continue", signal?
+            ),
+        };
+        if let Some(served) = served {
+            served.finish(&outcome);
+            interrupted().await?;
+        }
+        Ok(outcome)
     }
 }
 

@@ -80,6 +80,7 @@ fn table(outcome: &SessionOutcome) -> String {
         let why = match fate {
             Fate::Measured(_) => return None,
             Fate::RuledOut(why) => format!("not measured, {why}"),
+            Fate::OutOfTime => "not measured, the time of --budget-seconds was over".to_owned(),
             Fate::Failed(why) => format!("failed, {why}"),
         };
         Some(wrap(&format!("{}: {why}", setting.name()), 2) + "\n")

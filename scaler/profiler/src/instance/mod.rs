@@ -136,7 +136,7 @@ impl Instance {
     pub(crate) fn probe(&self) -> MemoryProbe {
         match &self.cgroup {
             Some(cgroup) => MemoryProbe::Cgroup(Arc::clone(cgroup)),
-            None => MemoryProbe::Group(self.group.as_raw()),
+            None => MemoryProbe::of_group(self.group.as_raw()),
         }
     }
 

@@ -1,24 +1,55 @@
 //! Memory probe of an instance, independent of its owner.
 
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use crate::cgroup::Cgroup;
 use crate::processes;
+
+/// Interval between two looks for the processes of a group, and at the memory that several share, for which the kernel
+/// walks all their page tables.
+const LOOK_AT_GROUP_EVERY: Duration = Duration::from_millis(250);
 
 /// Source of an instance's memory use.
 #[derive(Clone, Debug)]
 pub(crate) enum MemoryProbe {
     /// Its cgroup.
-    Cgroup(std::sync::Arc<Cgroup>),
+    Cgroup(Arc<Cgroup>),
     /// Processes of its process group.
-    Group(i32),
+    Group(Arc<GroupProbe>),
+}
+
+/// Processes of a process group, looked for at intervals.
+#[derive(Debug)]
+pub(crate) struct GroupProbe {
+    group: i32,
+    last: Mutex<Option<GroupLook>>,
+}
+
+/// The last look at a group.
+#[derive(Debug)]
+struct GroupLook {
+    at: Instant,
+    processes: Vec<u32>,
+    /// Private memory of all of them, in bytes.
+    own_bytes: u64,
 }
 
 impl MemoryProbe {
+    /// Returns the probe of a process group.
+    pub(crate) fn of_group(group: i32) -> Self {
+        Self::Group(Arc::new(GroupProbe {
+            group,
+            last: Mutex::new(None),
+        }))
+    }
+
     /// Returns its private memory at this moment, in bytes.
     pub(crate) fn own_bytes(&self) -> u64 {
         match self {
             // The cgroup lives as long as the probe; a failed read may succeed next time.
             Self::Cgroup(cgroup) => cgroup.memory().map_or(0, |memory| memory.total()),
-            Self::Group(group) => processes::own_bytes(&processes::of_group(*group)),
+            Self::Group(group) => group.own_bytes(),
         }
     }
 
@@ -27,6 +58,29 @@ impl MemoryProbe {
         match self {
             Self::Cgroup(cgroup) => cgroup.oom_kills(),
             Self::Group(_) => 0,
+        }
+    }
+}
+
+impl GroupProbe {
+    fn own_bytes(&self) -> u64 {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = |look: &GroupLook| look.at.elapsed() >= LOOK_AT_GROUP_EVERY;
+        if last.as_ref().is_none_or(is_old) {
+            let processes = processes::of_group(self.group);
+            *last = Some(GroupLook {
+                at: Instant::now(),
+                own_bytes: processes::own_bytes(&processes),
+                processes,
+            });
+        }
+        match last.as_ref() {
+            None => 0,
+            Some(look) => match look.processes.as_slice() {
+                // Its counters cost nothing, so that short peaks are seen, as of a start that unpacks weights.
+                [only] => processes::anonymous_bytes(*only).max(look.own_bytes),
+                _ => look.own_bytes,
+            },
         }
     }
 }

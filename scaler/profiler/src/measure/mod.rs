@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
 pub use error::MeasureError;
-use limit::limits;
+use limit::{limits, unverified_limit};
 
 use crate::cgroup::{Hierarchy, Limits};
 use crate::cpus::CpuList;
@@ -23,10 +23,8 @@ use crate::oip::{OipClient, OipError, RequestShape, bodies};
 use crate::setting::Setting;
 use crate::shared::{MappedObjects, SharedPart, SharedStore};
 
-/// Interval between samples of a cgroup's memory.
+/// Interval between samples of an instance's memory.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Interval between samples of smaps_rollup, for which the kernel walks all page tables.
-const LOOK_AT_PROCESSES_EVERY: Duration = Duration::from_millis(250);
 /// Maximum number of starts until one finds all its tensors in the store.
 const COLD_STARTS: u32 = 3;
 /// Maximum ratio of the median latency under a memory limit to that without: under a tighter limit
@@ -107,10 +105,7 @@ impl Bench {
         let (own_bytes, verified) = if self.hierarchy.is_some() {
             (self.least_limit(setting, &run, says).await?, true)
         } else {
-            (
-                limits(run.peak_bytes).next().unwrap_or(run.peak_bytes),
-                false,
-            )
+            (unverified_limit(run.peak_bytes), false)
         };
         let measurement = Measurement {
             setting,
@@ -268,13 +263,9 @@ async fn alive<T>(
 }
 
 async fn watch(probe: &MemoryProbe, peak_bytes: &mut u64) -> std::convert::Infallible {
-    let every = match probe {
-        MemoryProbe::Cgroup(_) => LOOK_EVERY,
-        MemoryProbe::Group(_) => LOOK_AT_PROCESSES_EVERY,
-    };
     loop {
         *peak_bytes = probe.own_bytes().max(*peak_bytes);
-        sleep(every).await;
+        sleep(LOOK_EVERY).await;
     }
 }
 

@@ -38,6 +38,8 @@ pub enum Event {
     Measured(Measurement),
     /// A configuration that measurements rule out.
     RuledOut(Setting, RuledOut),
+    /// The end of the budget, with the number of configurations that are not measured.
+    OutOfTime(usize),
     /// A configuration that could not be measured, with the error.
     Failed(Setting, String),
 }
@@ -72,6 +74,12 @@ impl fmt::Display for Event {
                 one.own_bytes >> 20,
             ),
             Self::RuledOut(setting, why) => write!(f, "{}: not measured, {why}", setting.name()),
+            Self::OutOfTime(left) => {
+                write!(
+                    f,
+                    "the time is over: {left} configurations are not measured"
+                )
+            }
             Self::Failed(setting, error) => write!(f, "{}: failed, {error}", setting.name()),
         }
     }

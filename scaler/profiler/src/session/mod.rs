@@ -6,7 +6,7 @@ mod outcome;
 mod request;
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 pub use error::ProfileError;
 pub use event::Event;
@@ -113,9 +113,13 @@ impl Session<'_> {
             tell(Event::Resumed { count });
         }
         let (mut bench, mut fates) = (None, Vec::new());
+        let (began, mut left) = (Instant::now(), 0);
         for (place, &setting) in settings.iter().enumerate() {
             let fate = if let Some(known) = self.known(setting) {
                 Fate::Measured(known.clone())
+            } else if self.is_over(began) {
+                left += 1;
+                Fate::OutOfTime
             } else if let Some(why) = ruled_out(setting, &self.known, self.request.bound) {
                 tell(Event::RuledOut(setting, why));
                 Fate::RuledOut(why)
@@ -129,6 +133,9 @@ impl Session<'_> {
             };
             fates.push((setting, fate));
         }
+        if left > 0 {
+            tell(Event::OutOfTime(left));
+        }
         let mut on_gpus = self.known.iter().filter_map(|entry| entry.on_gpu.as_ref());
         if on_gpus.any(|on| on.inference_micros.is_none()) {
             tell(Event::Warning(
@@ -141,6 +148,12 @@ impl Session<'_> {
             ));
         }
         Ok(fates)
+    }
+
+    /// Returns true once the budget is used up and something is measured.
+    fn is_over(&self, began: Instant) -> bool {
+        let budget = self.request.budget;
+        budget.is_some_and(|budget| began.elapsed() >= budget) && !self.known.is_empty()
     }
 
     fn known(&self, setting: Setting) -> Option<&Measurement> {
@@ -271,7 +284,7 @@ fn nothing(outcome: &SessionOutcome) -> Option<ProfileError> {
             setting: setting.name(),
             error: error.clone(),
         }),
-        Fate::Measured(_) | Fate::RuledOut(_) => None,
+        Fate::Measured(_) | Fate::RuledOut(_) | Fate::OutOfTime => None,
     })
 }
 

@@ -16,6 +16,8 @@ pub enum Fate {
     Measured(Measurement),
     /// Ruled out by measurements.
     RuledOut(RuledOut),
+    /// Not begun, as the budget was used up.
+    OutOfTime,
     /// Failed, with the error.
     Failed(String),
 }
@@ -36,7 +38,7 @@ impl SessionOutcome {
     pub fn measured(&self) -> impl Iterator<Item = &Measurement> {
         self.fates.iter().filter_map(|(_, fate)| match fate {
             Fate::Measured(measurement) => Some(measurement),
-            Fate::RuledOut(_) | Fate::Failed(_) => None,
+            Fate::RuledOut(_) | Fate::OutOfTime | Fate::Failed(_) => None,
         })
     }
 

@@ -33,6 +33,8 @@ pub struct ProfileRequest {
     pub requests: usize,
     /// Time after which a configuration ends.
     pub time: Duration,
+    /// Time after which no further configuration is begun, once one is measured.
+    pub budget: Option<Duration>,
     /// Timeout for an instance to become ready.
     pub ready_within: Duration,
     /// Timeout of a request.

@@ -12,7 +12,7 @@ use super::server::{Server, server};
 use super::status::{Ready, ready, status};
 use crate::nodes::KeptModel;
 use crate::operator::records::NodeRecord;
-use crate::resources::{ModelSpec, ModelStatus};
+use crate::resources::{ModelDescription, ModelSpec, ModelStatus};
 use crate::state::Key;
 
 /// A write for a model.
@@ -52,6 +52,8 @@ pub(super) struct Facts<'a> {
     pub(super) resident: BTreeMap<String, u64>,
     /// Models that pods keep, by node, as the daemons report them.
     pub(super) kept: &'a BTreeMap<String, Arc<[KeptModel]>>,
+    /// Description of its files, if it is known for this source.
+    pub(super) description: Option<ModelDescription>,
     pub(super) now: Timestamp,
 }
 
@@ -208,6 +210,7 @@ impl<'a> Facts<'a> {
         let before = &self.record.status;
         let mut now = status(self.record, ready, nodes, self.now);
         self.add_progress(&mut now);
+        now.description.clone_from(&self.description);
         if now == *before {
             return Vec::new();
         }

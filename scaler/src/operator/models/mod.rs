@@ -15,6 +15,7 @@
 //! - Without the operator, nodes keep what they have, and new nodes with the labels get it.
 
 mod decide;
+mod describe;
 mod nodes;
 mod ordered;
 mod records;
@@ -25,4 +26,5 @@ mod status;
 mod tests;
 
 pub(super) use ordered::OrderedModels;
+pub(crate) use records::check as check_model;
 pub(super) use run::follow;

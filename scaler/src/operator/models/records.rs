@@ -1,6 +1,7 @@
 //! Models, their DaemonSets and pods, as far as the operator needs them.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -52,7 +53,7 @@ impl ModelRecord {
 }
 
 /// Checks what the schema cannot. Fails with the first wrong field.
-pub(super) fn check(spec: &ModelSpec) -> Result<(), FieldProblem> {
+pub(crate) fn check(spec: &ModelSpec) -> Result<(), FieldProblem> {
     if let Some(memory) = &spec.memory
         && bytes(memory).is_none_or(|bytes| bytes == 0)
     {
@@ -146,6 +147,8 @@ pub(crate) struct KeeperPod {
     pub(super) content: String,
     /// Name of its node; empty before it has one.
     pub(super) node: String,
+    /// Its address, once it has one.
+    pub(super) address: Option<IpAddr>,
     pub(super) state: PodState,
     pub(super) failures: u32,
     /// The reason for the state, or for the last failure.
@@ -153,6 +156,12 @@ pub(crate) struct KeeperPod {
 }
 
 impl KeeperPod {
+    /// Returns true if it has the model, of this source.
+    pub(super) fn has(&self, model: &Key, source_hash: &str) -> bool {
+        let is_of_model = self.key.namespace == model.namespace && self.model == model.name;
+        is_of_model && self.content == source_hash && self.state == PodState::Present
+    }
+
     /// Parses a pod; returns `None` for one without a model, and for one on its way out.
     pub(crate) fn read(pod: &Pod) -> Option<Self> {
         if pod.metadata.deletion_timestamp.is_some() {
@@ -168,6 +177,7 @@ impl KeeperPod {
             model: label(labels::MODEL)?,
             content: label(labels::MODEL_CONTENT).unwrap_or_default(),
             node: node_of(pod),
+            address: status.and_then(|status| status.pod_ip.as_deref()?.parse().ok()),
             state,
             failures: container.map_or(0, |container| {
                 u32::try_from(container.restart_count).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! Watches of models, and the writes for them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -20,18 +20,19 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::decide::{Action, Facts, decide};
-use super::ordered::{NotedTensors, OrderedModels};
+use super::describe::{Asked, Descriptions};
 use super::records::{KeeperPod, ModelRecord, ServerRecord};
+use super::server::server;
 use crate::labels;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
-use crate::nodes::Inventories;
 use crate::operator::apply::{ApplyError, BackOff, within};
 use crate::operator::cache::Cache;
+use crate::operator::engines::{EngineTemplate, KnownEngines, ServedModel};
 use crate::operator::outage::Outage;
 use crate::operator::parts::{LEAST, Operator};
-use crate::operator::watches::Watches;
-use crate::resources::{Model, ModelSpec, ModelStatus};
+use crate::operator::shared::Shared;
+use crate::resources::{Model, ModelDescription, ModelSpec, ModelStatus};
 use crate::state::Key;
 
 /// Maximum number of objects of one answer.
@@ -50,26 +51,35 @@ struct ModelWatches {
     servers: Cache<ServerRecord>,
     pods: Cache<KeeperPod>,
     templates: Cache<Value>,
+    engines: Cache<EngineTemplate>,
 }
 
-/// Looks after models for ever. `watches` has the functions and nodes of the cluster, `inventories` what daemons say.
-pub(in crate::operator) async fn follow(
-    operator: &Operator,
-    watches: &Watches,
-    inventories: &Mutex<Inventories>,
-    ordered: &OrderedModels,
-) {
+/// Looks after models for ever. `shared` has the functions and nodes of the cluster, and what daemons say.
+pub(in crate::operator) async fn follow(operator: &Operator, shared: &Shared) {
     let changed = Notify::new();
     let caches = ModelWatches::default();
     let mut applier = ModelApplier::new(operator);
+    let mut descriptions = Descriptions::default();
     let passes = async {
         loop {
             drop(timeout(operator.options.interval, changed.notified()).await);
-            ordered.set(caches.ordered());
+            shared.ordered.set(caches.ordered());
+            if let Some(known) = caches.known_engines(&descriptions)
+                && shared.engines.set(known)
+            {
+                shared.changed.notify_one();
+            }
             if operator.leadership.leads()
-                && let Some(due) = due(&caches, watches, inventories, &ordered.tensors())
+                && let Some(due) = due(&caches, shared, &descriptions)
             {
                 applier.carry_out(due).await;
+            }
+            if let Some(models) = caches.models.all() {
+                descriptions.retain(|model| models.contains_key(model));
+            }
+            let asked = caches.undescribed(&descriptions);
+            if descriptions.ask(&operator.pods, asked).await {
+                changed.notify_one();
             }
             tokio::time::sleep(LEAST).await;
         }
@@ -98,6 +108,60 @@ impl ModelWatches {
         ordered
     }
 
+    /// Returns the template of pods that keep models.
+    fn template(&self) -> Option<Arc<Value>> {
+        self.templates.all()?.values().next().cloned()
+    }
+
+    /// Engines, and models with their descriptions; `None` before all lists are complete.
+    fn known_engines(&self, descriptions: &Descriptions) -> Option<KnownEngines> {
+        let (models, engines, pods) = (self.models.all()?, self.engines.all()?, self.pods.all()?);
+        let nodes = |record: &ModelRecord, source: &str| {
+            let present = pods.values().filter(|pod| pod.has(&record.key, source));
+            present.map(|pod| pod.node.clone()).collect()
+        };
+        let template = self.template();
+        let described = |record: &ModelRecord| {
+            let spec = record.spec.as_ref().ok()?;
+            let source = source_hash(record, template.as_deref()?)?;
+            let served = ServedModel {
+                account: spec.service_account_name.clone(),
+                nodes: nodes(record, &source),
+                description: description(record, &source, descriptions),
+            };
+            Some((record.key.clone(), served))
+        };
+        let named = |engine: &Arc<EngineTemplate>| (engine.name.clone(), Arc::clone(engine));
+        Some(KnownEngines {
+            engines: engines.values().map(named).collect(),
+            models: models
+                .values()
+                .filter_map(|record| described(record))
+                .collect(),
+        })
+    }
+
+    /// Pods to ask for the descriptions of their models.
+    fn undescribed(&self, descriptions: &Descriptions) -> Vec<Asked> {
+        let (models, pods) = (self.models.all(), self.pods.all());
+        let (Some(models), Some(pods), Some(template)) = (models, pods, self.template()) else {
+            return Vec::new();
+        };
+        let asked = models.values().filter_map(|record| {
+            let source = source_hash(record, &template)?;
+            if description(record, &source, descriptions).is_some() {
+                return None;
+            }
+            let mut present = pods.values().filter(|pod| pod.has(&record.key, &source));
+            Some(Asked {
+                address: present.find_map(|pod| pod.address)?,
+                model: record.key.clone(),
+                source_hash: source,
+            })
+        });
+        asked.collect()
+    }
+
     async fn run(&self, operator: &Operator, changed: &Notify) {
         let client = &operator.client;
         let config = || Config::default().page_size(PAGE);
@@ -109,6 +173,7 @@ impl ModelWatches {
         let pods = Api::<Pod>::all(client.clone());
         let templates = Api::<PodTemplate>::namespaced(client.clone(), &operator.options.namespace);
         let named = config().fields(&format!("metadata.name={TEMPLATE}"));
+        let engines = templates.clone();
         tokio::join!(
             self.models.follow(
                 watcher(models, config()).default_backoff(),
@@ -134,6 +199,12 @@ impl ModelWatches {
                 changed,
                 outage("podtemplates"),
             ),
+            self.engines.follow(
+                watcher(engines, config().labels(labels::ENGINE)).default_backoff(),
+                |engine| EngineTemplate::read(&engine),
+                changed,
+                outage("podtemplates of engines"),
+            ),
         );
     }
 }
@@ -145,6 +216,24 @@ fn template_of(template: &PodTemplate) -> Option<Value> {
     Some(pods)
 }
 
+/// Hash of a model's source, as its DaemonSet and pods have it.
+fn source_hash(record: &ModelRecord, template: &Value) -> Option<String> {
+    let spec = record.spec.as_ref().ok()?;
+    Some(server(record, spec, template, None).content)
+}
+
+/// The description of a model of this source, as it was read or written last.
+fn description(
+    record: &ModelRecord,
+    source_hash: &str,
+    descriptions: &Descriptions,
+) -> Option<ModelDescription> {
+    let written = record.status.description.as_ref();
+    let written = written.filter(|written| written.source_hash == source_hash);
+    let description = descriptions.get(&record.key, source_hash).or(written);
+    description.cloned()
+}
+
 /// A model with its writes.
 struct Due {
     record: Arc<ModelRecord>,
@@ -152,21 +241,18 @@ struct Due {
 }
 
 /// Writes due for each model; `None` before all lists are complete.
-fn due(
-    caches: &ModelWatches,
-    watches: &Watches,
-    inventories: &Mutex<Inventories>,
-    tensors: &NotedTensors,
-) -> Option<Vec<Due>> {
+fn due(caches: &ModelWatches, shared: &Shared, descriptions: &Descriptions) -> Option<Vec<Due>> {
+    let (watches, tensors) = (&shared.watches, shared.ordered.tensors());
     let (models, servers, pods) = (
         caches.models.all()?,
         caches.servers.all()?,
         caches.pods.all()?,
     );
-    let templates = caches.templates.all()?;
+    caches.templates.all()?;
+    let template = caches.template();
     let (nodes, functions) = (watches.nodes.all()?, watches.functions.all()?);
     let (deployments, instances) = (watches.deployments.all()?, watches.pods.all()?);
-    let inventories = inventories.lock();
+    let inventories = shared.inventories.lock();
     let kept = inventories
         .unwrap_or_else(PoisonError::into_inner)
         .kept
@@ -193,7 +279,7 @@ fn due(
             of_functions.entry(model).or_default().insert(&pod.node);
         }
     }
-    let template = templates.values().next().map(Arc::as_ref);
+    let template = template.as_deref();
     let missing = format!(
         "there is no PodTemplate `{TEMPLATE}` with a container in the operator's namespace; apply deploy/base/scaler"
     );
@@ -208,8 +294,10 @@ fn due(
         }
     };
     let due = models.values().map(|record| {
+        let source = template.and_then(|template| source_hash(record, template));
         let facts = Facts {
             record,
+            description: source.and_then(|source| description(record, &source, descriptions)),
             template: template.ok_or(&missing),
             servers: &servers,
             pods: &pods,

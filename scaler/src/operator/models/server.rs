@@ -21,7 +21,7 @@ const STORE_VOLUME: &str = "tetris-store";
 /// CSI driver of the store.
 const DRIVER: &str = "csi.tetris.dev";
 /// Port of the readiness probe.
-const READY_PORT: u16 = 8080;
+pub(super) const READY_PORT: u16 = 8080;
 
 /// A DaemonSet to write.
 #[derive(Debug, Clone, PartialEq)]

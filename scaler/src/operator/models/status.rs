@@ -54,6 +54,7 @@ pub(super) fn status(
         observed_generation: Some(record.generation),
         wanted,
         present: count(pods, PodState::Present),
+        description: None,
         nodes: nodes.map(|(node, pod)| of_node(node, pod)).collect(),
     }
 }

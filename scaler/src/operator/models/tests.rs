@@ -21,7 +21,7 @@ use crate::operator::prepare::{Unprepared, prepare};
 use crate::operator::records::{FunctionRecord, Instance, NodeRecord, PodRecord};
 use crate::operator::shared::unmeasured;
 use crate::placement::Gate;
-use crate::resources::{ModelProfile, ModelSpec, ModelStatus, stored_object};
+use crate::resources::{ModelProfile, ModelSpec, ModelStatus, PodSource, stored_object};
 use crate::state::Key;
 
 /// A cluster with models, as the API server has it.
@@ -89,6 +89,7 @@ impl World {
             of_functions: self.of_functions.clone(),
             resident: self.resident.clone(),
             kept: &self.kept,
+            description: None,
             now: self.now,
         })
     }
@@ -119,6 +120,7 @@ impl World {
                             model: name.to_owned(),
                             content: server.content.clone(),
                             node,
+                            address: None,
                             state: PodState::Pulling,
                             failures: 0,
                             message: None,
@@ -653,8 +655,13 @@ fn tensors_of_a_model_are_those_in_the_profiles_of_its_functions() {
     });
     let profile: ModelProfile = serde_json::from_value(profile).unwrap();
     let function = function();
+    let checked = function.function.as_ref().unwrap();
+    let PodSource::Template(template) = &checked.pods else {
+        panic!("the function has a template");
+    };
     let prepared = prepare(
-        function.function.as_ref().unwrap(),
+        checked,
+        &Arc::new(template.clone()),
         &profile.checked().unwrap(),
     );
     let mut inventory = Inventory::new(InventoryLimits::default());

@@ -214,10 +214,9 @@ fn group(pod: &PodRecord, one: &Instance) -> Group {
 /// owner of the Deployment, and not by the template.
 fn narrowed_by_us(observed: &Observed) -> BTreeSet<(&String, &String)> {
     let functions = observed.functions.iter().filter(|input| {
-        let function = input.prepared.as_ref().map(|prepared| &prepared.function);
-        function.is_ok_and(|function| {
-            let spec = function.template.pods.spec.as_ref();
-            function.scaling == Scaling::Operator && spec.and_then(assigned_node).is_none()
+        input.prepared.as_ref().is_ok_and(|prepared| {
+            let spec = prepared.template.pods.spec.as_ref();
+            prepared.function.scaling == Scaling::Operator && spec.and_then(assigned_node).is_none()
         })
     });
     let keys = functions.map(|input| &input.record.key);

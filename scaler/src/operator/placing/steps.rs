@@ -237,7 +237,7 @@ fn not_selected(observed: &Observed, assembled: &Assembled, function: usize) -> 
     let input = assembled.inputs.get(function);
     let input = input.and_then(|at| observed.functions.get(*at));
     let prepared = input.and_then(|input| input.prepared.as_ref().ok());
-    let spec = prepared.and_then(|one: &Arc<_>| one.function.template.pods.spec.as_ref());
+    let spec = prepared.and_then(|one: &Arc<_>| one.template.pods.spec.as_ref());
     let Some(spec) = spec.filter(|spec| restricts(spec)) else {
         return BTreeSet::new();
     };

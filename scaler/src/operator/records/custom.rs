@@ -7,9 +7,10 @@ use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::labels;
 use crate::resources::{
     CheckedFunction, CheckedProfile, FieldProblem, InferenceFunction, InferenceFunctionStatus,
-    LoadSource, ModelProfile, parse,
+    LoadSource, ModelProfile, ModelProfileSpec, parse,
 };
 use crate::state::Key;
 
@@ -39,6 +40,14 @@ pub struct ProfileRecord {
     pub version: (String, i64),
     /// The validated profile, or the invalid field.
     pub profile: Result<Arc<CheckedProfile>, FieldProblem>,
+    /// Name of the function that the operator measured it for, by the label; `None` for a user's.
+    pub function: Option<String>,
+    /// Hash of what was measured, by the label; `None` for one that is assumed, or a user's.
+    pub content: Option<String>,
+    /// Type of the machine that it was measured on.
+    pub machine: Option<String>,
+    /// The profile as written, of those that the operator measured.
+    pub spec: Option<Arc<ModelProfileSpec>>,
 }
 
 impl FunctionRecord {
@@ -79,9 +88,16 @@ impl ProfileRecord {
     pub fn read(object: &DynamicObject) -> Self {
         let profile = typed::<ModelProfile>(object);
         let generation = object.metadata.generation.unwrap_or_default();
+        let label = |name| object.labels().get(name).cloned();
+        let content = label(labels::MEASURED_CONTENT);
+        let spec = profile.as_ref().ok().filter(|_| content.is_some());
         Self {
             key: key(object),
             version: (object.uid().unwrap_or_default(), generation),
+            function: label(labels::PROFILING),
+            spec: spec.map(|profile| Arc::new(profile.spec.clone())),
+            content,
+            machine: object.annotations().get(labels::MEASURED_MACHINE).cloned(),
             profile: profile.and_then(|profile| profile.checked()).map(Arc::new),
         }
     }

@@ -49,6 +49,7 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
         if facts.input.record.measures_latency() {
             all.push(unknown("AsProfiled"));
         }
+        all.extend(profiled(facts));
         return all;
     };
     let mut all = vec![
@@ -60,6 +61,7 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
         progressing(facts, decision),
     ];
     all.extend(as_profiled(facts));
+    all.extend(profiled(facts));
     all
 }
 
@@ -78,12 +80,14 @@ fn reason_of(error: &Unprepared) -> &'static str {
         Unprepared::Field(_) => "InvalidField",
         Unprepared::NoProfile(_) => "ProfileNotFound",
         Unprepared::Profile { .. } => "InvalidProfile",
+        Unprepared::Unmeasured => "Measuring",
+        Unprepared::Engine(problem) => problem.reason(),
     }
 }
 
 fn profile(error: &Unprepared) -> Said {
     let status = match error {
-        Unprepared::Field(_) => "Unknown",
+        Unprepared::Field(_) | Unprepared::Engine(_) => "Unknown",
         _ => "False",
     };
     said("ProfileFound", status, reason_of(error), &error.to_string())
@@ -182,6 +186,12 @@ fn as_profiled(facts: &Facts<'_>) -> Option<Said> {
             }
         },
     )
+}
+
+/// The measurement by the operator.
+fn profiled(facts: &Facts<'_>) -> Option<Said> {
+    let state = facts.input.profiling.as_ref()?;
+    Some(said("Profiled", state.status, state.reason, &state.message))
 }
 
 fn feasible(decision: &FunctionDecision) -> Said {

@@ -45,7 +45,7 @@ pub(super) fn events(
         all.find(|condition| condition.r#type == what)
             .map(|condition| &condition.reason)
     };
-    for what in ["Ready", "LoadKnown", "Healthy"] {
+    for what in ["Ready", "LoadKnown", "Healthy", "Profiled"] {
         let present = now
             .conditions
             .iter()
@@ -71,6 +71,8 @@ fn is_wrong(reason: &str) -> bool {
         "Idle",
         "Starting",
         "Measured",
+        "Measuring",
+        "ModelNotPresent",
         "Static",
         "LoadUnknown",
         "NotAskedYet",

@@ -72,7 +72,9 @@ fn every_field_of_a_function() {
         ("/spec", Value::Null, "."),
         ("/spec/profile", json!(""), "spec.profile"),
         ("/spec/profile", json!(7), "spec.profile"),
-        ("/spec/profile", Value::Null, "spec"),
+        ("/spec/template", Value::Null, "spec.template"),
+        ("/spec/engine", json!({}), "spec.engine"),
+        ("/spec/engine", json!({"tag": "1"}), "spec.engine.tag"),
         (
             "/spec/slo/latencyMillis",
             json!(0),

@@ -9,6 +9,7 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tetris_scaler::load::LoadError;
 use tetris_scaler::nodes::NodeGpu;
+use tetris_scaler::operator::engines::KnownEngines;
 use tetris_scaler::operator::health::troubles;
 use tetris_scaler::operator::history::History;
 use tetris_scaler::operator::observed::{FunctionInput, Observed};
@@ -151,8 +152,11 @@ impl World {
                 peak.measured(self.time_ms, load).unwrap();
             }
             inputs.push(FunctionInput {
+                profiling: None,
                 record: Arc::clone(record),
-                prepared: self.preparations.get(record, &seen.profiles),
+                prepared: self
+                    .preparations
+                    .get(record, &seen.profiles, &KnownEngines::default()),
                 load: if self.load_unknown {
                     Err(LoadError::Empty)
                 } else {

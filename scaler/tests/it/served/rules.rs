@@ -9,7 +9,7 @@ use tetris_scaler::resources::crds;
 type Spoil = fn(&mut Value);
 
 /// Messages of rules, each with an edit that breaks the rule.
-const FUNCTION: [(&str, Spoil); 9] = [
+const FUNCTION: [(&str, Spoil); 14] = [
     ("at most 63 characters", |it| {
         it["metadata"]["name"] = "n".repeat(64).into();
     }),
@@ -33,6 +33,25 @@ const FUNCTION: [(&str, Spoil); 9] = [
     }),
     ("maxSurge and maxUnavailable must not both be 0", |it| {
         it["spec"]["rollout"] = json!({"maxSurge": 0, "maxUnavailable": "0%"});
+    }),
+    ("a function has a template or an engine", |it| {
+        it["spec"]["engine"] = json!({});
+        it["spec"]["model"] = "m".into();
+    }),
+    ("a function has a template or an engine", |it| {
+        it["spec"].as_object_mut().unwrap().remove("template");
+    }),
+    ("engine needs model", |it| {
+        it["spec"].as_object_mut().unwrap().remove("template");
+        it["spec"]["engine"] = json!({});
+    }),
+    ("name the profile", |it| {
+        it["spec"].as_object_mut().unwrap().remove("profile");
+        it["spec"]["gpu"] = json!({"runtimeClass": "nvidia"});
+    }),
+    ("more than 128 configurations", |it| {
+        let numbers: Vec<u32> = (1..=16).collect();
+        it["spec"]["profiling"] = json!({"cpus": numbers, "batch": numbers, "minutes": 10});
     }),
     ("scaling cannot be changed", |it| {
         it["spec"]["scaling"] = "External".into();

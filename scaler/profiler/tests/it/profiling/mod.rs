@@ -4,4 +4,5 @@ mod failures;
 mod interruption;
 mod law;
 mod run;
+mod served;
 mod sharing;
