@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::{Limits, RecordedTrace, SampleRule, TraceError, Window};
 
@@ -34,13 +35,15 @@ pub struct TraceArgs {
 }
 
 /// A file with the rules for its use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TraceFile {
     /// Requests of the file.
+    #[serde(flatten)]
     pub trace: RecordedTrace,
     /// Rule for the choice of functions.
     pub rule: SampleRule,
     /// Mean of the requests of all chosen functions, in millionths of a request per second, if it is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_rps: Option<u64>,
 }
 

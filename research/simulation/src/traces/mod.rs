@@ -25,6 +25,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+
 pub use args::{TraceArgs, TraceFile};
 pub use error::TraceError;
 pub use format::TraceFormat;
@@ -33,6 +35,8 @@ pub use run::RunRequest;
 pub use sample::{RunLoad, SampleRule, TraceSample};
 pub use scale::{Factor, ScaledTime, ScaledTimes};
 pub use window::Window;
+
+use sample::printable;
 
 /// Bounds of the work that a file causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,19 +62,32 @@ impl Default for Limits {
             row_bytes: 1 << 16,
             id_bytes: 256,
             functions: 1 << 18,
-            entries: 1 << 25,
+            entries: 1 << 26,
             requests: 1 << 40,
         }
     }
 }
 
 /// Functions of a file with their requests in a window.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordedTrace {
+    #[serde(serialize_with = "printable_path")]
     path: PathBuf,
     format: TraceFormat,
     window: Window,
+    #[serde(serialize_with = "number")]
     functions: Vec<Arc<RecordedFunction>>,
+}
+
+fn printable_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&printable(path))
+}
+
+fn number<S: Serializer>(
+    functions: &[Arc<RecordedFunction>],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(functions.len() as u64)
 }
 
 impl RecordedTrace {
@@ -104,6 +121,17 @@ impl RecordedTrace {
     /// Format of the file.
     pub const fn format(&self) -> TraceFormat {
         self.format
+    }
+
+    /// Describes the window in one sentence.
+    pub fn about(&self) -> String {
+        format!(
+            "{} ({}), {}, {} functions",
+            printable(&self.path),
+            self.format,
+            self.window,
+            self.functions.len()
+        )
     }
 
     /// Functions with requests in the window, in the file's order.

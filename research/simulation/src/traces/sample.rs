@@ -97,7 +97,7 @@ fn rank(seed: u64, name: &str) -> u64 {
 }
 
 /// Returns a path as text without control characters.
-fn printable(path: &Path) -> String {
+pub(super) fn printable(path: &Path) -> String {
     path.to_string_lossy().escape_debug().to_string()
 }
 
