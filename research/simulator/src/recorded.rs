@@ -57,7 +57,7 @@ pub struct RecordedLoads {
 pub(crate) type Requests = Box<dyn Iterator<Item = u64>>;
 
 impl RecordedLoads {
-    /// Number of applications to which `copies` copies of each come.
+    /// Number of all applications with `copies` copies of each.
     pub fn applications(copies: usize) -> usize {
         Application::ALL.len() * copies.max(1)
     }

@@ -17,16 +17,16 @@ pub struct TraceArgs {
     /// Take requests from FILE: a CSV of Azure Functions 2019 or 2021, or of BurstGPT
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// First minute of the file that is taken
+    /// First minute of the file to take
     #[arg(long, value_name = "N", requires = "trace", default_value_t = 0)]
     trace_start_minutes: u32,
-    /// Number of minutes that are taken, compressed or stretched to the length of the run [default: the length of the run]
+    /// Number of minutes to take, compressed or stretched to the length of the run [default: the length of the run]
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u32).range(1..=366 * 1_440))]
     trace_minutes: Option<u32>,
     /// Number of functions, chosen at random [default: as many as the run has use for]
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u32).range(1..))]
     trace_functions: Option<u32>,
-    /// Number of requests within these minutes below which a function is not chosen
+    /// Number of requests within these minutes that a function needs to be chosen
     #[arg(long, value_name = "N", requires = "trace", default_value_t = 1)]
     trace_min_requests: u64,
     /// Mean of the requests of all chosen functions, in requests per second; decimals are possible

@@ -22,14 +22,16 @@ pub(super) fn read(
 ) -> Result<RecordedTrace, TraceError> {
     let mut rows = Rows::new(path, file, limits);
     let has_header = rows.next()?;
-    let columns = Columns::of(rows.row()).filter(|_| has_header);
-    let columns = columns.ok_or_else(|| rows.no_header())?;
+    let columns = Columns::of(rows.row())
+        .filter(|_| has_header)
+        .ok_or_else(|| rows.no_header())?;
     let width = rows.row().len();
     let mut collected = Collected::new(window, *limits);
     while rows.next()? {
-        if rows.row().len() != width {
-            let found = format!("{} columns", rows.row().len());
-            return Err(rows.wrong(format!("{width} columns, as in the header"), found));
+        let number = rows.row().len();
+        if number != width {
+            let expected = format!("{width} columns, as in the header");
+            return Err(rows.wrong(expected, format!("{number} columns")));
         }
         match columns {
             Columns::PerMinute { minutes } => collected.add_minutes(&rows, minutes)?,
@@ -129,8 +131,8 @@ impl Collected {
     ) -> Result<(), TraceError> {
         let at_us = time_us(rows, timestamp, "timestamp")?;
         // Older files have no such column, and rows of newer ones may have no value.
-        let elapsed = elapsed.filter(|&column| !rows.field(column).is_empty());
         let took_us = elapsed
+            .filter(|&column| !rows.field(column).is_empty())
             .map(|column| duration_us(rows, column))
             .transpose()?;
         self.add_timed(rows, &[model], at_us, took_us)
@@ -191,19 +193,17 @@ impl Collected {
         let mut name = String::new();
         for &column in ids {
             let most = self.limits.id_bytes;
-            let id = rows.field(column);
-            let text = str::from_utf8(id).ok();
-            let text = text.filter(|text| (1..=most).contains(&text.len()));
-            let text = text.ok_or_else(|| {
-                rows.wrong_field(
-                    column,
-                    format!("an identifier in UTF-8 of 1 to {most} bytes"),
-                )
-            })?;
+            let id = str::from_utf8(rows.field(column))
+                .ok()
+                .filter(|id| (1..=most).contains(&id.len()))
+                .ok_or_else(|| {
+                    let expected = format!("an identifier in UTF-8 of 1 to {most} bytes");
+                    rows.wrong_field(column, expected)
+                })?;
             if !name.is_empty() {
                 name.push('/');
             }
-            name.push_str(text);
+            name.push_str(id);
         }
         let place = match self.places.get(&name) {
             Some(&place) => place,

@@ -110,7 +110,7 @@ impl<R: Read> Rows<R> {
         }
     }
 
-    /// Returns the error of a first line that is no header.
+    /// Returns the error of a first line without a supported header.
     pub(super) fn no_header(&self) -> TraceError {
         let fields: Vec<&[u8]> = self.record.iter().take(16).collect();
         TraceError::Header {

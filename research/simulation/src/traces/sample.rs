@@ -38,7 +38,7 @@ pub struct TraceSample {
 /// Requests of some functions together in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunLoad {
-    /// Level of each second of the run, in a unit that is common to all.
+    /// Level of each second of the run, in a common unit.
     PerSecond(Vec<u128>),
     /// Times of requests in the run, in microseconds and in order.
     Times(Vec<u64>),

@@ -56,8 +56,8 @@ impl Window {
         self.seconds.saturating_sub(minute * MINUTE_S).min(MINUTE_S)
     }
 
-    /// Returns the time in a run of `run_s` seconds for a time since the window's start, both in microseconds: a run
-    /// that is shorter than the window compresses it.
+    /// Returns the time in a run of `run_s` seconds for a time since the window's start, both in microseconds: a
+    /// shorter run compresses the window.
     pub fn run_us(&self, since_us: u64, run_s: u64) -> u64 {
         (u128::from(since_us) * u128::from(run_s) / u128::from(self.seconds)) as u64
     }

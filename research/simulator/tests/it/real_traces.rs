@@ -34,7 +34,7 @@ fn text(output: Vec<u8>) -> String {
     String::from_utf8(output).unwrap()
 }
 
-/// Grid of nine minutes of a file, all of which count.
+/// Grid of nine minutes of a file, without a warm-up.
 fn grid(name: &str, seed: u64) -> Grid {
     let read = RecordedTrace::read(&made(name), Window::new(0, 540), &Limits::default());
     let rule = SampleRule {
@@ -182,11 +182,11 @@ fn an_asked_rate_is_that_of_all_applications_in_the_functions_proportions() {
     let loads = grid.recorded.as_mut().unwrap();
     loads.rate = Some(Rate::from_rps(3));
     let functions = loads.sample.functions().iter();
-    let own: Vec<u64> = functions.map(|function| function.requests()).collect();
-    let sum: u64 = own.iter().sum();
+    let shares: Vec<u64> = functions.map(|function| function.requests()).collect();
+    let sum: u64 = shares.iter().sum();
     let counted = requests(grid);
-    for ((cell, requests), own) in counted.iter().zip(&own) {
-        let expected = 3 * 540 * own / sum;
+    for ((cell, requests), share) in counted.iter().zip(&shares) {
+        let expected = 3 * 540 * share / sum;
         assert!(
             requests.abs_diff(expected) <= 2,
             "{cell}: {requests} {expected}"
@@ -206,8 +206,11 @@ fn an_application_that_runs_by_itself_has_its_own_functions() {
     });
     assert_eq!(counted.len(), 5);
     let together = counted[4].1;
-    let alone: u64 = counted[..4].iter().map(|(_, requests)| requests).sum();
-    assert!(together.abs_diff(alone) <= 4, "{together} {alone}");
+    let by_themselves: u64 = counted[..4].iter().map(|(_, requests)| requests).sum();
+    assert!(
+        together.abs_diff(by_themselves) <= 4,
+        "{together} {by_themselves}"
+    );
     assert_eq!(grid.cells()[1].1, [Application::QaAudio]);
 }
 
