@@ -1,4 +1,9 @@
 //! Files of traces: reading, limits, samples and runs.
+//!
+//! The files in `tests/data` are made, in the schemas of Azure Functions 2019 and 2021 and of BurstGPT; no value comes
+//! from the published files. `azure-functions-2019.csv` has 10 minutes in place of 1440. Rows of
+//! `azure-functions-2021.csv` are out of order, and one invocation began before the file's zero. `burstgpt-newer.csv` has
+//! the two columns of newer files, and begins on the 226th day.
 
 mod reading;
 mod sampling;
