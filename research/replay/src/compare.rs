@@ -10,11 +10,12 @@ use serde::Serialize;
 use tetris_reclaimer_core::{
     Expiry, Order, Policy, PolicyConfig, PolicyError, SnapshotError, StorePolicy,
 };
-use tetris_simulation::TraceKind;
+use tetris_simulation::traces::{TraceError, TraceFile};
+use tetris_simulation::{TraceKind, TraceSource};
 
 use crate::catalog::Catalog;
 use crate::simulate::{ReplayOutcome, simulate};
-use crate::trace::generate;
+use crate::trace::{Request, generate, of_file};
 
 /// Difference to the lowest slowdown below which a policy is equally good, in percent.
 pub const TIE_PERCENT: f64 = 2.0;
@@ -28,6 +29,9 @@ pub const SIZES_PERCENT: [u64; 3] = [25, 50, 100];
 
 /// Length of a trace in hours.
 pub const HOURS: u64 = 24;
+
+/// Maximum number of requests of a file in a run; each takes 24 bytes.
+pub const MAX_REQUESTS: u64 = 20_000_000;
 
 /// A policy in the comparison.
 #[derive(Debug, Clone, Serialize)]
@@ -102,8 +106,11 @@ pub fn candidates() -> Vec<Candidate> {
 /// Traces, sizes and seeds of a comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct Grid {
-    /// Kinds of traces.
+    /// Kinds of generated traces.
     pub kinds: Vec<TraceKind>,
+    /// Requests of a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<TraceFile>,
     /// Sizes of the store, in percent of all distinct bytes.
     pub sizes_percent: Vec<u64>,
     /// Seeds.
@@ -116,10 +123,45 @@ impl Default for Grid {
     fn default() -> Self {
         Self {
             kinds: TraceKind::ALL.to_vec(),
+            file: None,
             sizes_percent: SIZES_PERCENT.to_vec(),
             seeds: SEEDS.to_vec(),
             hours: HOURS,
         }
+    }
+}
+
+impl Grid {
+    /// Returns the labels of the requests of all runs.
+    pub fn sources(&self) -> Vec<TraceSource> {
+        let generated = self.kinds.iter().map(|&kind| kind.into());
+        let file = self.file.iter().map(|file| file.trace.format());
+        generated.chain(file.map(TraceSource::File)).collect()
+    }
+
+    /// Returns the requests of a seed for `models` models, with the label of each trace.
+    fn traces(
+        &self,
+        models: usize,
+        seed: u64,
+    ) -> Result<Vec<(TraceSource, Vec<Request>)>, CompareError> {
+        let generated = self.kinds.iter();
+        let generated =
+            generated.map(|&kind| (kind.into(), generate(kind, models, self.hours, seed)));
+        let mut traces: Vec<(TraceSource, _)> = generated.collect();
+        if let Some(file) = &self.file {
+            let sample = file.trace.sample(file.rule, models, seed)?;
+            let expected = match file.micro_rps {
+                Some(micro_rps) => micro_rps.saturating_mul(self.hours * 3_600) / 1_000_000,
+                None => sample.requests(),
+            };
+            if expected > MAX_REQUESTS {
+                return Err(CompareError::Requests { expected });
+            }
+            let requests = of_file(&sample, file.micro_rps, models, self.hours, seed);
+            traces.push((TraceSource::File(file.trace.format()), requests));
+        }
+        Ok(traces)
     }
 }
 
@@ -128,8 +170,8 @@ impl Default for Grid {
 pub struct Run {
     /// The policy's name.
     pub policy: &'static str,
-    /// The kind of trace.
-    pub kind: TraceKind,
+    /// The kind of trace, or the format of its file.
+    pub kind: TraceSource,
     /// Size of the store, in percent of all distinct bytes.
     pub size_percent: u64,
     /// The seed.
@@ -178,6 +220,18 @@ pub enum CompareError {
     /// The simulator created a contradictory snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// The file has too few functions with enough requests.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The file has more requests than a replay takes.
+    #[error(
+        "requests of the file in a run: expected at most {MAX_REQUESTS}, found {expected}; use a lower --trace-rate, or fewer \
+         --trace-minutes or --trace-functions"
+    )]
+    Requests {
+        /// Number of requests.
+        expected: u64,
+    },
 }
 
 /// Runs all candidates over the grid.
@@ -190,8 +244,7 @@ pub fn compare(grid: Grid) -> Result<Comparison, CompareError> {
     let mut runs = Vec::new();
     for &seed in &grid.seeds {
         let catalog = Catalog::generate(seed);
-        for &kind in &grid.kinds {
-            let trace = generate(kind, catalog.models.len(), grid.hours, seed);
+        for (kind, trace) in grid.traces(catalog.models.len(), seed)? {
             for &size_percent in &grid.sizes_percent {
                 let capacity = catalog.distinct_bytes() / 100 * size_percent;
                 for candidate in &candidates {

@@ -10,6 +10,6 @@ use cli::{Args, html, text};
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let comparison = compare(args.grid()).context("comparing the policies")?;
+    let comparison = compare(args.grid()?).context("comparing the policies")?;
     args.report.write(&comparison, text::report, html::page)
 }

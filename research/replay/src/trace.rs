@@ -6,7 +6,10 @@
 //! - Periodic: each model by a timer of 5 minutes to 4 hours with 5 % jitter.
 //! - Bursty: each model silent for 30 minutes to 8 hours on average, then 20 requests on average, 30
 //!   seconds apart.
+//!
+//! [`of_file`] takes them from a file of a real trace instead.
 
+use tetris_simulation::traces::{Factor, TraceSample};
 use tetris_simulation::{Rng, TraceKind};
 
 const SECOND_MS: f64 = 1000.0;
@@ -58,6 +61,43 @@ pub fn generate(kind: TraceKind, models: usize, hours: u64, seed: u64) -> Vec<Re
                 TraceKind::Stable | TraceKind::Bursty => rng.exponential(gap_ms),
             };
         }
+    }
+    requests.sort_unstable();
+    requests
+}
+
+/// Random numbers of hold times are independent of those of a file's requests.
+const HOLD_STREAM: u64 = 1 << 44;
+
+/// Returns the requests of the functions of a file over `hours` hours, in order. The first function calls the first of
+/// `models` models, and so on in turn.
+///
+/// A request holds its model for its duration in the file, or, where the file has none, as long as a generated one.
+/// `micro_rps` is the mean of all, in millionths of a request per second; without it each request of the file comes once.
+pub fn of_file(
+    sample: &TraceSample,
+    micro_rps: Option<u64>,
+    models: usize,
+    hours: u64,
+    seed: u64,
+) -> Vec<Request> {
+    let run_s = hours * 3_600;
+    let factor = micro_rps.map_or(Factor::ONE, |micro_rps| {
+        Factor::to_mean(sample.requests(), micro_rps, run_s)
+    });
+    let mut rng = Rng::new(seed, HOLD_STREAM);
+    let mut requests = Vec::new();
+    for (number, function) in sample.functions().iter().enumerate() {
+        let of_function = function.run(sample.window(), run_s, factor, seed, number as u64);
+        requests.extend(of_function.into_iter().map(|request| {
+            Request {
+                at_ms: request.at_us / 1_000,
+                model: number.checked_rem(models).unwrap_or(0),
+                hold_ms: request
+                    .duration_ms
+                    .map_or_else(|| rng.exponential(HOLD_MS) as u64, u64::from),
+            }
+        }));
     }
     requests.sort_unstable();
     requests

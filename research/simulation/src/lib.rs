@@ -1,6 +1,6 @@
-//! Common parts of `reclaimer-replay` and `scaler-simulate`, which compare policies on generated traces.
+//! Common parts of `reclaimer-replay` and `scaler-simulate`, which compare policies on traces.
 //!
-//! Results follow from seeds ([`Rng`]) and from nothing else. [`page`] formats a report as one page with plots,
+//! Results follow from seeds ([`Rng`]) and from files of real traces ([`traces`]), and from nothing else. [`page`] formats a report as one page with plots,
 //! and [`ReportArgs`] writes it.
 
 #![forbid(unsafe_code)]
@@ -15,7 +15,10 @@ pub mod page;
 mod report;
 mod rng;
 mod trace_kind;
+mod trace_source;
+pub mod traces;
 
 pub use report::{ReportArgs, ReportFormat};
 pub use rng::Rng;
 pub use trace_kind::TraceKind;
+pub use trace_source::TraceSource;

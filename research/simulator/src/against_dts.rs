@@ -1,7 +1,7 @@
 //! Sharing-aware plans beside DTS with placement: where they are worse, and why.
 
 use serde::Serialize;
-use tetris_simulation::TraceKind;
+use tetris_simulation::{TraceKind, TraceSource};
 
 use crate::column::Column;
 use crate::policy::Policy;
@@ -12,8 +12,8 @@ use crate::policy_run::PolicyRun;
 pub struct Worse {
     /// Name of the application, or "all".
     pub cell: &'static str,
-    /// Kind of the trace.
-    pub kind: TraceKind,
+    /// Kind of the trace, or the format of its file.
+    pub kind: TraceSource,
     /// Column.
     pub column: Column,
     /// Value of sharing-aware.

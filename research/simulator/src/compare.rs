@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tetris_scaler_core::Rate;
-use tetris_simulation::TraceKind;
+use tetris_simulation::{TraceKind, TraceSource};
 
 use crate::catalog::{Application, MODELS, PaperModel};
 use crate::engine::simulate;
@@ -10,6 +10,7 @@ use crate::error::SimulationError;
 use crate::paper::{Checked, Saving, check, savings};
 use crate::policy::Policy;
 use crate::policy_run::PolicyRun;
+use crate::recorded::{RecordedLoads, TraceInput};
 use crate::scenario::{Assumptions, LoadSource, Scenario};
 
 /// Parameters of all runs.
@@ -19,8 +20,11 @@ pub struct Grid {
     pub applications: Vec<Application>,
     /// Number of copies of each that also run together, each with its own requests.
     pub together: usize,
-    /// Kinds of traces.
+    /// Kinds of generated traces.
     pub kinds: Vec<TraceKind>,
+    /// Requests of a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<RecordedLoads>,
     /// Policies.
     pub policies: Vec<Policy>,
     /// Mean load of SVT; those of the others are multiples of it.
@@ -47,6 +51,7 @@ impl Default for Grid {
             applications: Application::ALL.to_vec(),
             together: 1,
             kinds: TraceKind::ALL.to_vec(),
+            recorded: None,
             policies: Policy::ALL.to_vec(),
             mean: Rate::from_rps(20),
             seconds: 1_800,
@@ -69,7 +74,7 @@ pub struct Comparison {
     pub grid: Grid,
     /// Models, with the assumptions about them.
     pub models: Vec<PaperModel>,
-    /// Runs by cell, kind and policy.
+    /// Runs by cell, requests and policy.
     pub runs: Vec<PolicyRun>,
     /// Numbers of the paper beside the simulated ones.
     pub claims: Vec<Checked>,
@@ -89,11 +94,23 @@ impl Grid {
         cells.chain(together).collect()
     }
 
+    /// Returns the requests of all runs.
+    pub fn traces(&self) -> Vec<TraceInput> {
+        let generated = self.kinds.iter().map(|&kind| kind.into());
+        let recorded = self.recorded.clone().map(TraceInput::Recorded);
+        generated.chain(recorded).collect()
+    }
+
+    /// Returns the labels of the requests of all runs.
+    pub fn sources(&self) -> Vec<TraceSource> {
+        self.traces().iter().map(TraceInput::source).collect()
+    }
+
     /// Returns the scenario of a cell.
-    pub fn scenario(&self, applications: &[Application], kind: TraceKind) -> Scenario {
+    pub fn scenario(&self, applications: &[Application], trace: TraceInput) -> Scenario {
         Scenario {
             applications: applications.to_vec(),
-            kind,
+            trace,
             mean: self.mean,
             seconds: self.seconds,
             warm_up_s: self.warm_up_s,
@@ -113,8 +130,9 @@ impl Grid {
 pub fn compare(grid: Grid, clock: &mut dyn FnMut() -> u64) -> Result<Comparison, SimulationError> {
     let mut runs = Vec::new();
     for (cell, applications) in grid.cells() {
-        for &kind in &grid.kinds {
-            let scenario = grid.scenario(&applications, kind);
+        for trace in grid.traces() {
+            let kind = trace.source();
+            let scenario = grid.scenario(&applications, trace);
             for &policy in &grid.policies {
                 let outcome = simulate(&scenario, policy, clock)?;
                 runs.push(PolicyRun {
@@ -126,7 +144,7 @@ pub fn compare(grid: Grid, clock: &mut dyn FnMut() -> u64) -> Result<Comparison,
             }
         }
     }
-    let loads = grid.scenario(&Application::ALL, TraceKind::Stable);
+    let loads = grid.scenario(&Application::ALL, TraceKind::Stable.into());
     Ok(Comparison {
         claims: check(&runs),
         savings: savings(&runs, |entry| loads.mean_of(entry)),

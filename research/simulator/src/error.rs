@@ -1,9 +1,11 @@
 //! Errors of simulations.
 
 use tetris_scaler_core::{
-    FieldError, InventoryFull, ModelError, PeakError, ProfileError, ScaleInError, SloTooTight,
+    FieldError, InventoryFull, ModelError, PeakError, ProfileError, Rate, ScaleInError, SloTooTight,
 };
 use thiserror::Error;
+
+use crate::trace::MAX_RPS;
 
 /// The reason a scenario cannot be simulated.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -27,6 +29,16 @@ pub enum SimulationError {
     /// Measurements out of order.
     #[error(transparent)]
     Peak(#[from] PeakError),
+    /// Requests of a file that come too fast for one application, after they are scaled to its load.
+    #[error(
+        "the busiest second of the file's requests: expected at most {}, found {peak}; take functions with more requests \
+         (--trace-min-requests), more functions (--trace-functions), or a lower --rps or --trace-rate",
+        Rate::from_rps(MAX_RPS)
+    )]
+    TraceTooFast {
+        /// Rate of the busiest second.
+        peak: Rate,
+    },
     /// No sufficiently fast configuration among those that the policy may use.
     #[error("{function}: {reason}")]
     SloTooTight {

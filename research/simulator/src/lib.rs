@@ -1,4 +1,4 @@
-//! Simulator of scaling and placement policies on generated traces.
+//! Simulator of scaling and placement policies on generated and on real traces.
 //!
 //! **Flow.** Requests arrive ([`trace`]), and instances execute them singly or in batches that wait
 //! to fill. Every few seconds a scaler starts and releases instances ([`policy`]) on nodes with
@@ -34,6 +34,7 @@ pub mod paper;
 mod platform;
 pub mod policy;
 mod policy_run;
+mod recorded;
 mod scenario;
 mod server;
 pub mod sweep;
@@ -47,4 +48,5 @@ pub use outcome::{BatchFill, QueueTimes, RunOutcome, Samples, Series};
 pub use platform::Platform;
 pub use policy::Policy;
 pub use policy_run::PolicyRun;
+pub use recorded::{RecordedLoads, TraceInput};
 pub use scenario::{Assumptions, LoadSource, MAX_SECONDS, Scenario};

@@ -27,7 +27,7 @@ fn main() -> Result<()> {
             .write(&comparison, dispatch_text::report, dispatch_html::page);
     }
     if args.sweep {
-        let grid = args.grid();
+        let grid = args.grid()?;
         ensure!(
             grid.together > 0,
             "--sweep runs all applications together: expected --copies of 1 or more, found 0"
@@ -40,9 +40,10 @@ fn main() -> Result<()> {
             .report
             .write(&comparison, sweep_text::report, sweep_html::page);
     }
+    let grid = args.grid()?;
     let start = Instant::now();
     let mut clock = || start.elapsed().as_micros() as u64;
-    let comparison = compare(args.grid(), &mut clock).context("simulating")?;
+    let comparison = compare(grid, &mut clock).context("simulating")?;
     args.report.write(&comparison, text::report, html::page)
 }
 

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use tetris_scaler_core::Rate;
-use tetris_simulation::TraceKind;
+use tetris_simulation::{TraceKind, TraceSource};
 
 use crate::catalog::Application;
 use crate::policy::Policy;
@@ -118,12 +118,18 @@ pub fn check(runs: &[PolicyRun]) -> Vec<Checked> {
 }
 
 impl Claim {
+    /// Returns true for requests that the claim is about. The paper has none of a file.
+    fn is_of(&self, source: TraceSource) -> bool {
+        let TraceSource::Generated(generated) = source else {
+            return false;
+        };
+        self.kind.is_none_or(|kind| kind == generated)
+    }
+
     fn simulated_permille(&self, runs: &[PolicyRun]) -> Option<i64> {
         let sum = |policy: Policy| -> u64 {
             let of_cell = runs.iter().filter(|run| {
-                run.cell == self.application.name()
-                    && run.policy == policy
-                    && self.kind.is_none_or(|kind| run.kind == kind)
+                run.cell == self.application.name() && run.policy == policy && self.is_of(run.kind)
             });
             of_cell.map(|run| self.measure.of(run)).sum()
         };
@@ -181,7 +187,9 @@ pub fn savings(runs: &[PolicyRun], load: impl Fn(Application) -> Rate) -> Vec<Sa
 fn saved(runs: &[PolicyRun], against: Policy, application: Application) -> Option<i128> {
     let mean = |policy: Policy| {
         let mut of_cell = runs.iter().filter(|run| {
-            run.cell == application.name() && run.kind == TraceKind::Stable && run.policy == policy
+            run.cell == application.name()
+                && run.kind == TraceKind::Stable.into()
+                && run.policy == policy
         });
         let bytes = of_cell.next()?.outcome.memory_bytes.mean;
         Some(i128::from(bytes))
@@ -202,7 +210,7 @@ mod tests {
         };
         PolicyRun {
             cell: application.name(),
-            kind: TraceKind::Stable,
+            kind: TraceKind::Stable.into(),
             policy,
             outcome: RunOutcome {
                 memory_bytes,

@@ -1,7 +1,7 @@
 //! Run of one policy on one trace.
 
 use serde::Serialize;
-use tetris_simulation::TraceKind;
+use tetris_simulation::TraceSource;
 
 use crate::outcome::RunOutcome;
 use crate::policy::Policy;
@@ -11,8 +11,8 @@ use crate::policy::Policy;
 pub struct PolicyRun {
     /// Name of the application, or "all" for all of them together.
     pub cell: &'static str,
-    /// Kind of the trace.
-    pub kind: TraceKind,
+    /// Kind of the trace, or the format of its file.
+    pub kind: TraceSource,
     /// Scaling policy.
     pub policy: Policy,
     /// Result of the run.

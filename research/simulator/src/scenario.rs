@@ -3,12 +3,12 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tetris_scaler_core::{FieldError, Rate};
-use tetris_simulation::TraceKind;
 
 use crate::catalog::{Application, ModelAssumptions};
 use crate::cluster::MAX_NODES;
 use crate::error::SimulationError;
 use crate::platform::Platform;
+use crate::recorded::TraceInput;
 use crate::trace::{MAX_RPS, TraceShape};
 
 /// Applications, requests and a cluster.
@@ -16,8 +16,8 @@ use crate::trace::{MAX_RPS, TraceShape};
 pub struct Scenario {
     /// Applications that run together.
     pub applications: Vec<Application>,
-    /// Kind of the trace.
-    pub kind: TraceKind,
+    /// Requests.
+    pub trace: TraceInput,
     /// Mean load of SVT; those of the others are multiples of it.
     pub mean: Rate,
     /// Length of the trace, in seconds.
@@ -66,6 +66,27 @@ impl Scenario {
         let mean = u128::from(self.mean.micro_rps()) * u128::from(models.load_permille) / 1_000;
         Rate::from_micro_rps(u64::try_from(mean).unwrap_or(u64::MAX))
             .times(models.load_factor(application))
+    }
+
+    /// Mean load of the application at a place of `applications`.
+    pub(crate) fn mean_at(&self, place: usize) -> Rate {
+        let by_file = match &self.trace {
+            TraceInput::Generated(_) => None,
+            TraceInput::Recorded(loads) => loads.mean_of(self.number_of(place)),
+        };
+        let application = self.applications.get(place);
+        let by_itself = || application.map_or(Rate::ZERO, |&application| self.mean_of(application));
+        by_file.unwrap_or_else(by_itself)
+    }
+
+    /// Number of the application at that place among all copies of all applications, which is the same if it runs by itself.
+    pub(crate) fn number_of(&self, place: usize) -> usize {
+        let application = self.applications.get(place);
+        let before = self.applications.iter().take(place);
+        let copy = before.filter(|&other| Some(other) == application).count();
+        let mut all = Application::ALL.iter();
+        let first = all.position(|other| Some(other) == application);
+        copy * Application::ALL.len() + first.unwrap_or(0)
     }
 
     /// Interval between passes of the scaler, in seconds. With loads from gateways, which change all the time, it is the

@@ -65,7 +65,7 @@ pub fn rates(
     let noisy = |level, rng: &mut Rng| noisy(level, shape.noise_permille, rng);
     let mut rng = Rng::new(seed, 1 + kind as u64);
     let (mut goal, mut burst) = (0, 0);
-    let levels: Vec<u64> = (0..seconds)
+    let levels: Vec<u128> = (0..seconds)
         .map(|second| match kind {
             TraceKind::Stable => noisy(UNIT, &mut rng),
             TraceKind::Periodic => noisy(diurnal(second, shape), &mut rng),
@@ -80,17 +80,22 @@ pub fn rates(
                 noisy(UNIT + burst, &mut rng)
             }
         })
+        .map(u128::from)
         .collect();
-    let sum: u64 = levels.iter().sum();
-    let scaled = |level: u64| {
-        let micro = u128::from(level) * u128::from(mean.micro_rps()) * u128::from(seconds);
-        let micro = micro.checked_div(u128::from(sum)).unwrap_or(0);
-        let most = Rate::from_rps(MAX_RPS);
-        most.min(Rate::from_micro_rps(
-            u64::try_from(micro).unwrap_or(u64::MAX),
-        ))
+    let most = Rate::from_rps(MAX_RPS);
+    let rates = scaled(&levels, mean).into_iter();
+    rates.map(|rate| rate.min(most)).collect()
+}
+
+/// Returns a rate for each level, in proportion to it, with this mean up to rounding.
+pub(crate) fn scaled(levels: &[u128], mean: Rate) -> Vec<Rate> {
+    let sum: u128 = levels.iter().sum();
+    let whole = u128::from(mean.micro_rps()) * levels.len() as u128;
+    let rate = |&level: &u128| {
+        let micro = level.saturating_mul(whole).checked_div(sum).unwrap_or(0);
+        Rate::from_micro_rps(u64::try_from(micro).unwrap_or(u64::MAX))
     };
-    levels.into_iter().map(scaled).collect()
+    levels.iter().map(rate).collect()
 }
 
 /// Returns `level` plus or minus `permille`.

@@ -1,8 +1,10 @@
 //! The report as a page.
 
 use tetris_reclaimer_replay::compare::{Comparison, Score, TIE_PERCENT, score};
-use tetris_simulation::TraceKind;
+use tetris_simulation::TraceSource;
 use tetris_simulation::page::{self, Row, bars, key, table};
+
+use super::text::file;
 
 /// A value plotted for every policy.
 struct Measure {
@@ -30,13 +32,16 @@ pub fn page(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
     let winner = comparison.winner.unwrap_or("none");
     let lead = format!(
-        "Reclaim policies on generated traces of {} hours, seeds {:?}, with stores of different sizes (percent of \
+        "Reclaim policies on traces of {} hours, seeds {:?}, with stores of different sizes (percent of \
          the distinct bytes of all models). The right default is <span class=\"winner\">{winner}</span>: of the \
          policies within {TIE_PERCENT} % of the lowest slowdown, the one with the least memory in use.",
         grid.hours, grid.seeds
     );
-    let mut body = format!("<section>{}</section>", scores(comparison));
-    for &kind in &grid.kinds {
+    let file = file(grid).map_or_else(String::new, |about| {
+        format!("<p>{}.</p>", page::escape(&about))
+    });
+    let mut body = format!("<section>{file}{}</section>", scores(comparison));
+    for kind in grid.sources() {
         let plots = MEASURES
             .iter()
             .map(|measure| plot(comparison, kind, measure));
@@ -80,7 +85,7 @@ fn scores(comparison: &Comparison) -> String {
 }
 
 /// Draws grouped bars, one group for each size of the store.
-fn plot(comparison: &Comparison, kind: TraceKind, measure: &Measure) -> String {
+fn plot(comparison: &Comparison, kind: TraceSource, measure: &Measure) -> String {
     let mut groups = Vec::new();
     for size in &comparison.grid.sizes_percent {
         let cell: Vec<_> = comparison

@@ -6,8 +6,9 @@ pub mod text;
 use clap::Parser;
 use tetris_reclaimer_replay::compare::{Grid, HOURS, SEEDS, SIZES_PERCENT};
 use tetris_simulation::ReportArgs;
+use tetris_simulation::traces::{TraceArgs, TraceError};
 
-/// Replay generated request traces against reclaim policies and find the right default
+/// Replay generated or real request traces against reclaim policies and find the right default
 ///
 /// The default policy rests on the default arguments.
 #[derive(Debug, Parser)]
@@ -25,16 +26,31 @@ pub struct Args {
     /// Arguments for the form of the report.
     #[command(flatten)]
     pub report: ReportArgs,
+    /// Arguments for a file of requests, last because their heading counts for all that follow.
+    #[command(flatten)]
+    trace: TraceArgs,
 }
 
 impl Args {
-    /// The grid of runs.
-    pub fn grid(&self) -> Grid {
-        Grid {
+    /// Returns the grid of runs, with the requests of a file in place of generated ones.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file of requests cannot be read.
+    pub fn grid(&self) -> Result<Grid, TraceError> {
+        let file = self.trace.read(self.hours * 3_600)?;
+        let grid = Grid::default();
+        let kinds = if file.is_none() {
+            grid.kinds
+        } else {
+            Vec::new()
+        };
+        Ok(Grid {
+            kinds,
+            file,
             sizes_percent: self.sizes_percent.clone(),
             seeds: self.seeds.clone(),
             hours: self.hours,
-            ..Grid::default()
-        }
+        })
     }
 }

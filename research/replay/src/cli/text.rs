@@ -1,7 +1,7 @@
 //! The report as tables.
 
 use tetris_conventions::text_table::{TextTable, entry, wrap};
-use tetris_reclaimer_replay::compare::{Comparison, Score, TIE_PERCENT, score};
+use tetris_reclaimer_replay::compare::{Comparison, Grid, Score, TIE_PERCENT, score};
 
 /// Columns of figures.
 const FIGURES: [&str; 4] = [
@@ -18,6 +18,7 @@ pub fn report(comparison: &Comparison) -> String {
         "{} hours, seeds {:?}, mean over the seeds",
         grid.hours, grid.seeds
     )];
+    parts.extend(file(grid).map(|about| wrap(&about, 0)));
     parts.extend([each(comparison), all(comparison)]);
     let candidates = comparison.candidates.iter();
     let candidates = candidates.map(|candidate| entry(candidate.name, candidate.about));
@@ -35,16 +36,28 @@ pub fn report(comparison: &Comparison) -> String {
     parts.join("\n\n")
 }
 
+/// Describes the file of requests, if there is one.
+pub fn file(grid: &Grid) -> Option<String> {
+    let file = grid.file.as_ref()?;
+    let rate = file.micro_rps.map_or_else(String::new, |micro_rps| {
+        format!(", scaled to {} requests/s", micro_rps as f64 / 1e6)
+    });
+    Some(format!(
+        "Requests come as those of {}{rate}",
+        file.trace.about()
+    ))
+}
+
 /// A row for each kind of trace, size of the store and policy.
 fn each(comparison: &Comparison) -> String {
     let keys = ["trace", "#store\n%", "policy"];
     let mut table = TextTable::new(3, keys.iter().chain(&FIGURES));
-    for kind in &comparison.grid.kinds {
+    for kind in comparison.grid.sources() {
         for size in &comparison.grid.sizes_percent {
             let cell: Vec<_> = comparison
                 .runs
                 .iter()
-                .filter(|run| run.kind == *kind && run.size_percent == *size)
+                .filter(|run| run.kind == kind && run.size_percent == *size)
                 .cloned()
                 .collect();
             for candidate in &comparison.candidates {

@@ -3,3 +3,4 @@
 mod cli;
 mod default_policy;
 mod orders;
+mod real_traces;

@@ -1,6 +1,6 @@
 //! A report as one self-contained page: no scripts, no fonts, plots as inline SVG.
 //!
-//! Nothing is escaped: names and texts must be the program's own, or markup.
+//! Nothing is escaped: names and texts must be the program's own, markup, or go through [`escape`].
 
 mod plot;
 mod table;
@@ -19,6 +19,21 @@ pub fn page(title: &str, heading: &str, lead: &str, body: &str) -> String {
          <title>{title}</title><style>{STYLE}</style></head><body><main>\
          <header><h1>{heading}</h1><p class=\"lead\">{lead}</p></header>{body}</main></body></html>\n"
     )
+}
+
+/// Returns `text` with the characters of markup escaped.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
 }
 
 /// Returns a section of plots.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tetris_scaler_simulator::catalog::PaperModel;
 use tetris_scaler_simulator::{Comparison, PolicyRun, RunOutcome};
-use tetris_simulation::TraceKind;
+use tetris_simulation::TraceSource;
 use tetris_simulation::page::{self, BarGroup, bars, key, over_time, table};
 
 use super::text::{percent, setting, simulated};
@@ -31,16 +31,16 @@ const MEASURES: [Measure; 6] = [
     ("cold starts", |entry| entry.cold_starts as f64),
 ];
 
-/// Returns the whole page. It contains no outside text, so it needs no escaping.
+/// Returns the whole page. Of outside texts it contains the path of a file only, which is escaped.
 pub fn page(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
     let lead = format!(
         "The four applications of the Tetris paper: {}. Simulated; latencies, objectives and traces are assumed, \
          see below.",
-        setting(grid)
+        page::escape(&setting(grid))
     );
     let mut body = format!("<section>{}</section>", legend(comparison));
-    for &kind in &grid.kinds {
+    for kind in grid.sources() {
         let bars = MEASURES
             .iter()
             .map(|measure| plot(comparison, kind, measure));
@@ -64,7 +64,7 @@ pub fn page(comparison: &Comparison) -> String {
     )
 }
 
-fn plot(comparison: &Comparison, kind: TraceKind, (name, of): &Measure) -> String {
+fn plot(comparison: &Comparison, kind: TraceSource, (name, of): &Measure) -> String {
     let cells = comparison.grid.cells().into_iter();
     let groups: Vec<BarGroup> = cells
         .map(|(cell, _)| {
@@ -78,7 +78,7 @@ fn plot(comparison: &Comparison, kind: TraceKind, (name, of): &Measure) -> Strin
 }
 
 /// Plots the last cell: all applications together, if they ran together.
-fn memory_over_time(comparison: &Comparison, kind: TraceKind) -> String {
+fn memory_over_time(comparison: &Comparison, kind: TraceSource) -> String {
     let last = comparison.grid.cells().pop();
     let cell = last.map_or("", |(cell, _)| cell);
     let runs = comparison.runs.iter();

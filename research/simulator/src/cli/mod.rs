@@ -15,14 +15,16 @@ use clap::Parser;
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::cluster::MAX_NODES;
 use tetris_scaler_simulator::dispatch::{DispatchGrid, MAX_REQUESTS};
-use tetris_scaler_simulator::{Grid, LoadSource, MAX_SECONDS, Policy};
+use tetris_scaler_simulator::{Grid, LoadSource, MAX_SECONDS, Policy, RecordedLoads};
+use tetris_simulation::traces::{TraceArgs, TraceError};
 use tetris_simulation::{ReportArgs, TraceKind};
 
 use reproduce::Reproduce;
 
 /// Arguments that say nothing about rules of dispatch.
-const SCALING: [&str; 10] = [
+const SCALING: [&str; 11] = [
     "sweep",
+    "trace",
     "nodes",
     "rps",
     "copies",
@@ -34,8 +36,8 @@ const SCALING: [&str; 10] = [
     "keep_percent",
 ];
 
-/// Simulate policies that scale the four applications of the Tetris paper, on generated traces of
-/// requests
+/// Simulate policies that scale the four applications of the Tetris paper, on generated or real
+/// traces of requests
 #[derive(Debug, Parser)]
 #[command(
     name = "scaler-simulate",
@@ -51,13 +53,13 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES as u64))]
     nodes: u64,
     /// Mean load of SVT and QA-Audio, in requests per second; the others have multiples of it
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, value_name = "N", conflicts_with = "trace_rate", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100))]
     rps: u64,
     /// Copies of each application in the run of all together; 0 for no such run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100))]
     copies: u64,
-    /// Kinds of traces, separated by commas
-    #[arg(long, value_name = "KIND,...", value_delimiter = ',', default_values_t = TraceKind::ALL, value_parser = kind)]
+    /// Kinds of generated traces, separated by commas
+    #[arg(long, value_name = "KIND,...", conflicts_with = "trace", value_delimiter = ',', default_values_t = TraceKind::ALL, value_parser = kind)]
     kinds: Vec<TraceKind>,
     /// Policies, separated by commas
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',', default_values_t = Policy::ALL, value_parser = policy)]
@@ -78,7 +80,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=900))]
     keep_percent: Option<u64>,
     /// Vary every invented input between a low and a high value, with all applications together
-    #[arg(long)]
+    #[arg(long, conflicts_with = "trace_rate")]
     pub sweep: bool,
     /// Number of random combinations of inputs, with --sweep
     #[arg(long, value_name = "N", requires = "sweep", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=10_000))]
@@ -104,6 +106,9 @@ pub struct Args {
     /// Arguments for the form of the report.
     #[command(flatten)]
     pub report: ReportArgs,
+    /// Arguments for a file of requests, last because their heading counts for all that follow.
+    #[command(flatten)]
+    trace: TraceArgs,
 }
 
 impl Args {
@@ -123,8 +128,12 @@ impl Args {
         }
     }
 
-    /// Returns the grid of runs.
-    pub fn grid(&self) -> Grid {
+    /// Returns the grid of runs, with the requests of a file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file of requests cannot be read, or has too few functions.
+    pub fn grid(&self) -> Result<Grid, TraceError> {
         let grid = Grid::default();
         let seconds = self
             .seconds
@@ -133,9 +142,16 @@ impl Args {
         let platform = &mut assumptions.platform;
         platform.scale_out_percent = self.scale_out_percent.unwrap_or(platform.scale_out_percent);
         platform.keep_percent = self.keep_percent.unwrap_or(platform.keep_percent);
-        Grid {
+        let recorded = self.recorded(seconds)?;
+        let kinds = if recorded.is_none() {
+            self.kinds.clone()
+        } else {
+            Vec::new()
+        };
+        Ok(Grid {
             assumptions,
-            kinds: self.kinds.clone(),
+            kinds,
+            recorded,
             policies: self.policies.clone(),
             together: self.copies as usize,
             mean: Rate::from_rps(self.rps),
@@ -145,7 +161,21 @@ impl Args {
             seed: self.seed,
             loads: self.loads,
             ..grid
-        }
+        })
+    }
+
+    /// Reads the requests of a file for a run of `seconds` seconds.
+    fn recorded(&self, seconds: u64) -> Result<Option<RecordedLoads>, TraceError> {
+        let Some(file) = self.trace.read(seconds)? else {
+            return Ok(None);
+        };
+        let copies = self.copies as usize;
+        let useful = RecordedLoads::applications(copies);
+        Ok(Some(RecordedLoads {
+            sample: file.trace.sample(file.rule, useful, self.seed)?,
+            copies,
+            rate: file.micro_rps.map(Rate::from_micro_rps),
+        }))
     }
 }
 

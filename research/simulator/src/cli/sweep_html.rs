@@ -2,7 +2,7 @@
 
 use tetris_scaler_simulator::sweep::{Point, Sweep, SweepRun, Wins, competitors};
 use tetris_scaler_simulator::{Column, Policy};
-use tetris_simulation::TraceKind;
+use tetris_simulation::TraceSource;
 use tetris_simulation::page::{self, BarGroup, bars, key, table};
 
 use super::sweep_text::{cell, heading, percents, title};
@@ -14,7 +14,7 @@ pub fn page(sweep: &Sweep) -> String {
         "Each invented input at its low and its high value, and random combinations, {} points in all: {}. Bars over \
          100 % in the plots of inputs are policies that take more memory than the best timely one.",
         sweep.points.len(),
-        setting(&sweep.grid)
+        page::escape(&setting(&sweep.grid))
     );
     let policies = sweep.grid.policies.iter().enumerate();
     let legend =
@@ -22,7 +22,7 @@ pub fn page(sweep: &Sweep) -> String {
     let mut body = format!("<section>{}</section>", table(&["policy", ""], 2, legend));
     let shares: String = views(sweep).iter().map(|view| wins_plot(view)).collect();
     body.push_str(&page::plots("How often each policy is the best", &shares));
-    for &kind in &sweep.grid.kinds {
+    for kind in sweep.grid.sources() {
         let plots: String = inputs(sweep)
             .iter()
             .map(|name| plot(sweep, kind, name))
@@ -67,7 +67,7 @@ fn inputs(sweep: &Sweep) -> Vec<&'static str> {
 }
 
 /// Plots mean memory of all policies at an input's low and high value, in percent of the best.
-fn plot(sweep: &Sweep, kind: TraceKind, input: &str) -> String {
+fn plot(sweep: &Sweep, kind: TraceSource, input: &str) -> String {
     let single = |point: &Point| {
         let change = point.changes.first().filter(|_| !point.random);
         change

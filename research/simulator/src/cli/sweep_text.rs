@@ -32,7 +32,7 @@ pub fn report(sweep: &Sweep) -> String {
     let size = format!(
         "{} points x {} kinds of requests, all applications together",
         sweep.points.len(),
-        sweep.grid.kinds.len()
+        sweep.grid.sources().len()
     );
     let mut parts = vec![format!("{}\n{size}", wrap(&setting(&sweep.grid), 0))];
     let of_one_view =

@@ -61,10 +61,10 @@ pub fn report(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
     let mut parts = vec![wrap(&setting(grid), 0)];
     for (cell, _) in grid.cells() {
-        for kind in &grid.kinds {
+        for kind in grid.sources() {
             let runs = comparison.runs.iter();
             let runs: Vec<&PolicyRun> = runs
-                .filter(|run| run.cell == cell && run.kind == *kind)
+                .filter(|run| run.cell == cell && run.kind == kind)
                 .collect();
             let heading = format!("{cell}, {kind} requests");
             parts.push(format!(
@@ -78,7 +78,9 @@ pub fn report(comparison: &Comparison) -> String {
         }
     }
     parts.push(legend(WORDS) + &policies(&grid.policies));
-    parts.push(paper(comparison));
+    if !grid.kinds.is_empty() {
+        parts.push(paper(comparison));
+    }
     parts.push(assumed());
     parts.join("\n\n")
 }
@@ -86,9 +88,22 @@ pub fn report(comparison: &Comparison) -> String {
 /// Describes cluster, loads and trace.
 pub fn setting(grid: &Grid) -> String {
     let models = &grid.assumptions.models;
+    let recorded = grid.recorded.as_ref();
+    let loads = match recorded.and_then(|loads| loads.rate) {
+        Some(rate) => {
+            format!("{rate} on average for all applications, in proportion to their functions'")
+        }
+        None => format!(
+            "{} on average for SVT and QA-Audio, {} times that for SS and {} times for QA-Text",
+            grid.mean, models.ss_load, models.qa_text_load
+        ),
+    };
+    let file = recorded.map_or_else(String::new, |loads| {
+        format!(". Requests come as those of {}", loads.sample.about())
+    });
     format!(
-        "{} nodes, {} on average for SVT and QA-Audio, {} times that for SS and {} times for QA-Text, {} s, seed {}",
-        grid.nodes, grid.mean, models.ss_load, models.qa_text_load, grid.seconds, grid.seed
+        "{} nodes, {loads}, {} s, seed {}{file}",
+        grid.nodes, grid.seconds, grid.seed
     )
 }
 

@@ -21,9 +21,9 @@ use crate::error::SimulationError;
 use crate::events::Events;
 use crate::outcome::{RunOutcome, Samples, Series};
 use crate::policy::Policy;
+use crate::recorded::Requests;
 use crate::scenario::Scenario;
 use crate::server::Next;
-use crate::trace::Arrivals;
 
 use busy::Busy;
 use event::What;
@@ -74,7 +74,7 @@ struct Simulation<'a> {
     functions: Vec<Function>,
     states: Vec<State>,
     routes: Vec<Route>,
-    arrivals: Vec<Arrivals>,
+    arrivals: Vec<Requests>,
     cluster: Cluster,
     instances: Vec<Instance>,
     events: Events<What>,
@@ -98,14 +98,14 @@ impl<'a> Simulation<'a> {
         let loads = first_loads(scenario, &functions, &routes).into_iter();
         let states = functions.iter().zip(loads);
         let states = states.map(|(entry, load)| State::try_new(scenario, entry.slo, load));
-        let arrivals = scenario.applications.iter().zip(0..);
-        let arrivals = arrivals.map(|(&arrival, number)| arrivals_of(scenario, arrival, number));
+        let places = 0..scenario.applications.len();
+        let arrivals = places.map(|place| arrivals_of(scenario, place));
         let mut simulation = Self {
             scenario,
             policy,
             scale_in: platform.scale_in()?,
             states: states.collect::<Result<_, _>>()?,
-            arrivals: arrivals.collect(),
+            arrivals: arrivals.collect::<Result<_, _>>()?,
             cluster: Cluster::try_new(scenario.nodes, rules(scenario, policy))?,
             busy: Busy::new(scenario.nodes),
             deciding: Deciding::new(&functions, platform.alpha_bytes_per_millicore),

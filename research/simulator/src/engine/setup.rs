@@ -3,25 +3,28 @@
 use tetris_scaler_core::Rate;
 
 use super::{Route, SECOND_US};
-use crate::catalog::{Application, Function};
+use crate::catalog::Function;
 use crate::cluster::WeightRules;
 use crate::error::SimulationError;
 use crate::policy::Policy;
+use crate::recorded::{Requests, TraceInput};
 use crate::scenario::Scenario;
 use crate::trace::{Arrivals, rates};
 
-/// Returns the requests of one application, the `number`th of the scenario.
-pub(super) fn arrivals_of(scenario: &Scenario, application: Application, number: u64) -> Arrivals {
-    let seed = scenario.seed.wrapping_add(number << 32);
-    let mean = scenario.mean_of(application);
-    let trace = rates(
-        scenario.kind,
-        &scenario.assumptions.trace,
-        scenario.seconds,
-        mean,
-        seed,
-    );
-    Arrivals::new(trace, scenario.seed, number)
+/// Returns the requests of one application, at a place of the scenario's.
+pub(super) fn arrivals_of(scenario: &Scenario, place: usize) -> Result<Requests, SimulationError> {
+    let (mean, seconds, stream) = (scenario.mean_at(place), scenario.seconds, place as u64);
+    match &scenario.trace {
+        TraceInput::Generated(kind) => {
+            let seed = scenario.seed.wrapping_add(stream << 32);
+            let trace = rates(*kind, &scenario.assumptions.trace, seconds, mean, seed);
+            Ok(Box::new(Arrivals::new(trace, scenario.seed, stream)))
+        }
+        TraceInput::Recorded(loads) => {
+            let number = scenario.number_of(place);
+            loads.requests(number, mean, seconds, (scenario.seed, stream))
+        }
+    }
 }
 
 /// Returns the functions of all applications, and each application's stages. Applications share
@@ -54,8 +57,8 @@ pub(super) fn first_loads(
 ) -> Vec<Rate> {
     let mut loads = vec![Rate::ZERO; functions.len()];
     let first_permille = scenario.assumptions.models.branch_permille;
-    for (route, &application) in routes.iter().zip(&scenario.applications) {
-        let mean = scenario.mean_of(application).micro_rps();
+    for (route, place) in routes.iter().zip(0..) {
+        let mean = scenario.mean_at(place).micro_rps();
         for stage in route {
             let shares: &[u64] = match stage.len() {
                 1 => &[1_000],

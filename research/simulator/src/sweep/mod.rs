@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use serde::Serialize;
-use tetris_simulation::TraceKind;
+use tetris_simulation::TraceSource;
 
 use crate::column::Column;
 use crate::compare::Grid;
@@ -17,6 +17,7 @@ use crate::engine::simulate;
 use crate::error::SimulationError;
 use crate::outcome::RunOutcome;
 use crate::policy::Policy;
+use crate::recorded::TraceInput;
 
 pub use inputs::{INPUTS, Input};
 pub use points::{Change, Point};
@@ -52,8 +53,8 @@ impl PolicyValues {
 pub struct SweepRun {
     /// Index of the point.
     pub point: usize,
-    /// Kind of the trace.
-    pub kind: TraceKind,
+    /// Kind of the trace, or the format of its file.
+    pub kind: TraceSource,
     /// Values of the policies.
     pub results: Vec<PolicyValues>,
     /// Policies without a configuration that meets an objective.
@@ -97,11 +98,12 @@ pub fn sweep(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Sweep, SimulationError> {
     let points = points::points(random, grid.seed);
-    let tasks: Vec<(usize, TraceKind)> = (0..points.len())
-        .flat_map(|point| grid.kinds.iter().map(move |&kind| (point, kind)))
+    let traces = grid.traces();
+    let tasks: Vec<(usize, &TraceInput)> = (0..points.len())
+        .flat_map(|point| traces.iter().map(move |trace| (point, trace)))
         .collect();
-    let mut runs = in_parallel(&tasks, progress, |&(at, kind)| {
-        points.get(at).map(|point| run(&grid, point, at, kind))
+    let mut runs = in_parallel(&tasks, progress, |&(at, trace)| {
+        points.get(at).map(|point| run(&grid, point, at, trace))
     })?;
     runs.sort_by_key(|run| (run.point, run.kind));
     let inputs = INPUTS.iter().map(|&input| InputRange {
@@ -155,10 +157,10 @@ fn run(
     grid: &Grid,
     point: &Point,
     at: usize,
-    kind: TraceKind,
+    trace: &TraceInput,
 ) -> Result<SweepRun, SimulationError> {
     let applications = grid.applications.repeat(grid.together);
-    let mut scenario = grid.scenario(&applications, kind);
+    let mut scenario = grid.scenario(&applications, trace.clone());
     scenario.assumptions = point.assumptions(grid.assumptions);
     let (mut results, mut infeasible) = (Vec::new(), Vec::new());
     for &policy in &grid.policies {
@@ -170,7 +172,7 @@ fn run(
     }
     Ok(SweepRun {
         point: at,
-        kind,
+        kind: trace.source(),
         results,
         infeasible,
     })

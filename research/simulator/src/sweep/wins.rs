@@ -107,7 +107,7 @@ mod tests {
         });
         SweepRun {
             point: 0,
-            kind: TraceKind::Stable,
+            kind: TraceKind::Stable.into(),
             results: results.collect(),
             infeasible: Vec::new(),
         }

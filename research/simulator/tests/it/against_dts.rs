@@ -6,13 +6,13 @@ use std::thread;
 use serde_json::Value;
 use tetris_scaler_simulator::against_dts::{EXCEPTIONS, Exception, Why, Worse, worse};
 use tetris_scaler_simulator::{Column, Grid, Policy, PolicyRun, compare};
-use tetris_simulation::TraceKind;
+use tetris_simulation::{TraceKind, TraceSource};
 
 const POLICIES: [Policy; 2] = [Policy::Dts, Policy::SharingAware];
 
 fn exception(one: &Worse) -> Option<&'static Exception> {
     let same = |other: &&Exception| {
-        (other.cell, other.kind, other.column) == (one.cell, one.kind, one.column)
+        (other.cell, other.kind.into(), other.column) == (one.cell, one.kind, one.column)
     };
     EXCEPTIONS.iter().find(same)
 }
@@ -72,7 +72,7 @@ fn the_committed_figures_have_these_exceptions_and_no_others() {
             .find(|(name, _)| own["cell"] == *name)
             .unwrap()
             .0;
-        let kind: TraceKind = serde_json::from_value(own["kind"].clone()).unwrap();
+        let kind: TraceSource = serde_json::from_value(own["kind"].clone()).unwrap();
         let both = Column::ALL.map(|column| (column, value(own, column), value(dts, column)));
         let worse = both
             .into_iter()

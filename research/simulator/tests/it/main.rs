@@ -5,6 +5,7 @@ mod cli;
 mod dispatch;
 mod gpu;
 mod policies;
+mod real_traces;
 mod simulation;
 mod sweep;
 mod terminal;

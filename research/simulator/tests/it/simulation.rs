@@ -11,7 +11,7 @@ use tetris_simulation::TraceKind;
 fn scenario(applications: &[Application], kind: TraceKind) -> Scenario {
     Scenario {
         applications: applications.to_vec(),
-        kind,
+        trace: kind.into(),
         mean: Rate::from_rps(10),
         seconds: 200,
         warm_up_s: 20,

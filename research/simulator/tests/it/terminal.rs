@@ -14,6 +14,7 @@ fn help_and_reports_fit() {
         "--seconds 30 --rps 5",
         "--sweep --seconds 20 --rps 2 --random 1 --kinds bursty",
         "--dispatch --requests 4000",
+        "--seconds 30 --rps 2 --policies dts --trace ../simulation/tests/data/burstgpt.csv",
         "reproduce-gpu-faas --minutes 1 --seeds 1",
         "reproduce-torpor --seconds 10",
         "reproduce-tidal --seconds 60 --per-minute 100",
