@@ -8,6 +8,7 @@
     clippy::panic
 )]
 
+pub mod api_client;
 pub mod cli;
 pub mod deploy;
 pub mod gates;
@@ -22,6 +23,7 @@ pub mod operator;
 pub mod pages;
 pub mod placement;
 pub mod plan;
+mod quantity;
 pub mod resources;
 pub mod run;
 mod shown;

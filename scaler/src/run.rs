@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::config::InferConfigError;
-use kube::{Client, Config};
+use kube::Client;
 use tetris_conventions::cgroup::memory_limit;
 use tetris_scaler_core::{InventoryLimits, Settings};
 use tetris_service_kit::freed_pages;
 use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
 use tetris_service_kit::shutdown::{signals, until};
-use tetris_tls_roots::{RootsError, roots_for};
 use thiserror::Error;
 use tokio::sync::watch;
 
+use crate::api_client::{ClientError, client};
 use crate::cli::Run;
 use crate::gateways::GatewayClient;
 use crate::keda::{self, KedaLimits};
@@ -26,25 +25,13 @@ use crate::operator::run::{Operator, Options};
 use crate::pages::{self, Pages};
 use crate::state::published;
 
-/// Timeout for connecting to the API server. There is no read timeout, as watches are silent for
-/// long.
-const CONNECT: Duration = Duration::from_secs(10);
-
 /// The reason the scaler cannot run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Neither a kubeconfig nor a service account.
-    #[error(
-        "found no configuration of an API server: {0}; run in a pod with a service account, or set KUBECONFIG"
-    )]
-    NoCluster(#[from] InferConfigError),
-    /// An unusable configuration of the API server.
-    #[error("API server: cannot create a client: {0}; check its certificates and credentials")]
-    Client(#[from] kube::Error),
-    /// No certificates to check the API server by.
-    #[error("API server: {0}")]
-    Roots(#[from] RootsError),
+    /// No client of the API server.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// An invalid duration of the lease.
     #[error("--lease-seconds: {0}")]
     Lease(#[from] LeaseError),
@@ -77,23 +64,6 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
     let stop = signals().map_err(RunError::Signals)?;
     tokio::spawn(freed_pages::follow());
     run_with(args, client().await?, stop).await
-}
-
-/// Creates a client of the API server that the environment configures.
-///
-/// # Errors
-///
-/// Fails if none is configured, or its certificates or credentials are unusable.
-pub async fn client() -> Result<Client, RunError> {
-    let mut config = Config::infer().await?;
-    config.connect_timeout = Some(CONNECT);
-    // Passes and watches retry by themselves, and must not wait for one function.
-    config.default_retry = false;
-    // A kubeconfig may name none, for a server that the system's certificates sign.
-    if config.root_cert.is_none() && config.root_cert_file.is_none() {
-        config.root_cert = Some(roots_for(&config.cluster_url.to_string())?);
-    }
-    Ok(Client::try_from(config)?)
 }
 
 /// Runs with `client` until `stop` completes. Then finishes the work in progress and releases the

@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Path of a manifest, by the file's SHA-256 and length.
 const MANIFESTS: &str = "/manifests/sha256/";
 
-/// Path of the description of the model that is kept.
+/// Path of the kept model's description.
 const DESCRIPTION: &str = "/description";
 
 /// Nodes that may know manifests.

@@ -112,14 +112,13 @@ impl ModelFolder {
 
     /// Digest of its paths, lengths and manifests: equal for folders with equal files, whatever their source.
     pub fn content(&self) -> Digest {
-        let mut text = String::new();
-        for FolderFile { entry, .. } in &self.files {
+        let lines = self.files.iter().map(|FolderFile { entry, .. }| {
             let manifest = entry.manifest.map(|id| id.to_string());
-            let manifest = manifest.unwrap_or_default();
             // A path has no line break: JSON writes it as an escape.
             let line = serde_json::json!([entry.path, entry.size, manifest]);
-            text.push_str(&format!("{line}\n"));
-        }
+            format!("{line}\n")
+        });
+        let text: String = lines.collect();
         Digest::of(text.as_bytes())
     }
 

@@ -54,7 +54,7 @@ pub enum RunError {
     Tls(#[from] rustls::Error),
     /// A failure to reach the API server.
     #[error(transparent)]
-    Cluster(#[from] tetris_scaler::run::RunError),
+    Cluster(#[from] tetris_scaler::api_client::ClientError),
     /// An address that cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),

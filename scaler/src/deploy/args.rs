@@ -10,7 +10,7 @@ use crate::resources::Percentile;
 /// Arguments of `deploy`.
 #[derive(Debug, Clone, Args)]
 pub struct DeployArgs {
-    /// Source of the model: hf://ORG/MODEL[@REVISION], s3://, gs:// or az://BUCKET/FOLDER, oci://REGISTRY/REPO:TAG, or https://HOST/FILE
+    /// Source of the model: hf://ORG/MODEL or hf://ORG/MODEL@REVISION, s3://, gs:// or az://BUCKET/FOLDER, oci://REGISTRY/REPO:TAG, or https://HOST/FILE
     pub source: String,
     /// Longest latency of a request, e.g. 200ms
     #[arg(long, value_name = "TIME", value_parser = slo)]
@@ -36,7 +36,7 @@ pub struct DeployArgs {
     /// Secret of the namespace with the source's credentials
     #[arg(long, value_name = "NAME")]
     pub secret: Option<String>,
-    /// Further variable of the source that is no secret, e.g. AWS_REGION=eu-west-1; may be repeated
+    /// Further variable of the source, no secret, e.g. AWS_REGION=eu-west-1; may be repeated
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub environment: Vec<(String, String)>,
     /// Least number of instances
@@ -45,7 +45,7 @@ pub struct DeployArgs {
     /// Largest number of instances
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub max_instances: u32,
-    /// Time in which the operator begins measurements
+    /// Time after which the operator begins no further measurement
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = minutes)]
     pub profiling_time: u32,
     /// Use this ModelProfile, and measure nothing

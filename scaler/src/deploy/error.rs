@@ -34,7 +34,7 @@ pub enum DeployError {
         namespace: String,
         /// Its name.
         name: String,
-        /// Source of the one that is there.
+        /// Its present source.
         found: String,
         /// The given source.
         expected: String,

@@ -1,6 +1,6 @@
 //! The way of a function until it serves. Purely.
 
-use crate::operator::profiling::NOT_MEASURABLE;
+use crate::operator::profiling_state::NOT_MEASURABLE;
 use crate::resources::{Condition, InferenceFunctionStatus, ModelStatus};
 
 use super::args::WaitFor;
@@ -100,7 +100,7 @@ fn stopped(condition: &Condition) -> Progress {
     Progress::Stopped(condition.reason.clone(), condition.message.clone())
 }
 
-/// How far the node is that pulls the model.
+/// Progress of the node with the pull.
 fn pulling(model: Option<&ModelStatus>) -> Option<String> {
     let nodes = model.into_iter().flat_map(|status| &status.nodes);
     let mut pulling = nodes.filter_map(|node| {

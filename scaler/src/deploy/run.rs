@@ -14,8 +14,8 @@ use super::args::{DeployArgs, DeployFormat, WaitFor};
 use super::documents::Documents;
 use super::error::DeployError;
 use super::follow::{Progress, progress};
+use crate::api_client::client;
 use crate::resources::{InferenceFunction, Model, ModelProfile};
-use crate::run::client;
 
 /// Interval between two looks at the status.
 const LOOK: Duration = Duration::from_secs(1);

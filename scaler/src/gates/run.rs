@@ -13,12 +13,13 @@ use tetris_service_kit::shutdown::signals;
 use tokio::sync::{Notify, watch};
 
 use super::keeper::{Closed, Keeper};
+use crate::api_client::client;
 use crate::cli::OpenGates;
 use crate::metrics::Metrics;
 use crate::operator::cache::Cache;
 use crate::operator::outage::Outage;
 use crate::pages::{self, Pages};
-use crate::run::{RunError, client};
+use crate::run::RunError;
 
 /// Selects pods without a node. One with an annotation cannot be selected.
 const UNSCHEDULED: &str = "spec.nodeName=";

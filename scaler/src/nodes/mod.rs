@@ -18,15 +18,14 @@ mod gpu;
 mod object_text;
 mod page;
 mod poller;
-mod quantity;
 mod requests;
 mod tokens;
 
+pub use crate::quantity::{bytes, millis};
 pub use error::{PageError, PollError};
 pub use fetch::{Daemon, decompressed};
 pub use gpu::NodeGpu;
 pub use page::{KeptModel, Page, Room};
 pub use poller::{Inventories, PollOptions, Poller};
-pub use quantity::{bytes, millis};
 pub use requests::{QuantityError, requests};
 pub use tokens::Tokens;

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use tetris_scaler_core::Resources;
 use thiserror::Error;
 
-use super::quantity::{bytes, millis};
+use crate::quantity::{bytes, millis};
 
 /// A quantity that does not parse.
 #[derive(Debug, Error)]

@@ -6,10 +6,11 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 use tetris_scaler_core::Preference;
 
+use super::json_paths::list;
 use super::names::deployment_name;
 use super::prepare::Prepared;
 use super::records::{DeploymentRecord, FunctionRecord};
-use super::template::{Template, list};
+use super::template::Template;
 use crate::labels;
 use crate::resources::InferenceFunction;
 

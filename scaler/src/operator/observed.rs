@@ -7,7 +7,7 @@ use tetris_scaler_core::{Inventory, Rate};
 
 use super::health::Failing;
 use super::prepare::{Prepared, Unprepared};
-use super::profiling::ProfilingState;
+use super::profiling_state::ProfilingState;
 use super::records::{DeploymentRecord, FunctionRecord, NodeRecord, PodRecord};
 use crate::load::LoadError;
 use crate::nodes::{NodeGpu, Room};

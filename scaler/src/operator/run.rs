@@ -53,8 +53,8 @@ impl Operator {
                 self.measure(&shared),
                 gateway_loads::follow(&self, &shared),
                 self.place(&shared),
-                Box::pin(models::follow(&self, &shared)),
-                Box::pin(profiling::follow(&self, &shared)),
+                Box::pin(models::follow(&self, shared.around_models())),
+                Box::pin(profiling::follow(&self, shared.around_measurements())),
             );
         };
         tokio::select! {

@@ -12,10 +12,10 @@ use super::engines::Engines;
 use super::health::{Failing, Troubles, troubles};
 use super::history::History;
 use super::loads::Loads;
-use super::models::OrderedModels;
+use super::models::{self, OrderedModels};
 use super::observed::{FunctionInput, Observed};
 use super::prepare::{Preparations, Prepared, Unprepared};
-use super::profiling::Progressing;
+use super::profiling::{self, Progressing};
 use super::records::FunctionRecord;
 use super::watches::Watches;
 use crate::gateways::GatewayLoads;
@@ -89,6 +89,27 @@ impl Shared {
             failing_after_s: failing_after.as_secs(),
             mode,
             started: Instant::now(),
+        }
+    }
+
+    /// Returns what the operator's models need.
+    pub(super) fn around_models(&self) -> models::Surroundings<'_> {
+        models::Surroundings {
+            watches: &self.watches,
+            inventories: &self.inventories,
+            ordered: &self.ordered,
+            engines: &self.engines,
+            changed: &self.changed,
+        }
+    }
+
+    /// Returns what measurements need.
+    pub(super) fn around_measurements(&self) -> profiling::Surroundings<'_> {
+        profiling::Surroundings {
+            watches: &self.watches,
+            engines: &self.engines,
+            states: &self.profiling,
+            changed: &self.changed,
         }
     }
 

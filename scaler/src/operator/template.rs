@@ -1,8 +1,9 @@
 //! Pod template of a configuration.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tetris_store_layout::Digest;
 
+use super::json_paths::{list, object};
 use super::prepare::Prepared;
 use crate::labels;
 use crate::nodes::{bytes, millis};
@@ -282,37 +283,6 @@ fn add_gate(pods: &mut Value, template: &CheckedTemplate) {
     let is_ours = |gate: &Value| gate.get("name").and_then(Value::as_str) == Some(labels::GATE);
     if !gates.iter().any(is_ours) {
         gates.push(json!({"name": labels::GATE}));
-    }
-}
-
-/// Returns the object at `path`, and replaces any other value there.
-pub(super) fn object<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
-    let mut at = value;
-    for name in path {
-        at = as_object(at).entry(*name).or_insert_with(|| json!({}));
-    }
-    as_object(at)
-}
-
-fn as_object(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    match value {
-        Value::Object(map) => map,
-        _ => unreachable!("it was made an object"),
-    }
-}
-
-/// Returns the list `name` of the object at `path`, and replaces any other value there.
-pub(super) fn list<'a>(value: &'a mut Value, path: &[&str], name: &str) -> &'a mut Vec<Value> {
-    let slot = object(value, path).entry(name).or_insert_with(|| json!([]));
-    if !slot.is_array() {
-        *slot = json!([]);
-    }
-    match slot {
-        Value::Array(list) => list,
-        _ => unreachable!("it was made a list"),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Validated form of an [`InferenceFunction`].
 
+use std::sync::Arc;
+
 use kube::ResourceExt as _;
 use tetris_scaler_core::{GpuType, MAX_ALPHA, MAX_MEMORY_BYTES, ScaleInPolicy, Slo};
 
@@ -71,7 +73,7 @@ pub struct CheckedFunction {
 #[derive(Debug, Clone, PartialEq)]
 pub enum PodSource {
     /// The function's own template.
-    Template(CheckedTemplate),
+    Template(Arc<CheckedTemplate>),
     /// An engine's template.
     Engine(EngineSpec),
 }
@@ -154,7 +156,7 @@ impl InferenceFunction {
             (Some(template), None) => {
                 let with_gpu = spec.gpu.is_some();
                 let checked = template.checked(spec.container.as_deref(), with_gpu)?;
-                Ok(PodSource::Template(checked))
+                Ok(PodSource::Template(Arc::new(checked)))
             }
             (None, Some(engine)) if spec.model.is_some() => Ok(PodSource::Engine(engine.clone())),
             (None, Some(_)) => {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::problem::FieldProblem;
-use crate::nodes::bytes;
+use crate::quantity::bytes;
 
 /// Largest number of configurations that the operator measures for a function.
 const MAX_GRID: usize = 128;
@@ -97,7 +97,7 @@ pub struct CheckedProfiling {
     pub batch: Vec<u32>,
     /// Numbers of threads.
     pub concurrency: Vec<u32>,
-    /// Time in which configurations are begun, in minutes.
+    /// Time after which no configuration is begun, in minutes.
     pub minutes: u32,
     /// Memory limit of the pod, in bytes.
     pub memory_bytes: Option<u64>,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tetris_folder::ModelFolder;
 
-/// Longest config.json that is read.
+/// Longest config.json to read.
 const MAX_CONFIG: usize = 1 << 20;
 /// Longest name of an architecture.
 const MAX_NAME: usize = 128;

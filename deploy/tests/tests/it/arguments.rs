@@ -47,7 +47,7 @@ const OF_A_MODEL: [&str; 10] = [
 fn parse(objects: &Objects, pods: &Pods<'_>, container: &Value) {
     let mut command = texts(&container["command"]);
     command.extend(texts(&container["args"]));
-    if pods.object["kind"] == "PodTemplate" {
+    if pods.object["kind"] == "PodTemplate" && command[0] == "/usr/local/bin/tetris" {
         command.extend(OF_A_MODEL);
     }
     match command[0] {

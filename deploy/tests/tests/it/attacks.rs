@@ -346,6 +346,87 @@ pub fn owner(uid: &str) -> Value {
     json!({"apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction", "name": "f", "uid": uid, "controller": true})
 }
 
+/// A Job as the scaler writes it for a function.
+pub fn job(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "name": "f-0123456789", "namespace": namespace,
+            "labels": {"tetris.dev/profiling": "f", "tetris.dev/measured-content": "0123456789"},
+            "ownerReferences": [owner("u1")],
+        },
+        "spec": {
+            "activeDeadlineSeconds": 1200, "ttlSecondsAfterFinished": 1800,
+            "template": {"spec": {
+                "automountServiceAccountToken": false, "restartPolicy": "Never",
+                "containers": [{"name": "server", "image": "server:1"}],
+            }},
+        },
+    })
+}
+
+/// Changes of a Job that the scaler must not make, and Jobs that it must not create.
+pub fn of_a_job() -> Vec<Change> {
+    vec![
+        ("no label", |it| {
+            it["metadata"]["labels"] = json!({"app": "x"});
+        }),
+        ("another function's owner", |it| {
+            it["metadata"]["ownerReferences"][0]["name"] = "other".into();
+        }),
+        ("no owner", |it| {
+            it["metadata"]["ownerReferences"] = json!([]);
+        }),
+        ("an owner of another kind", |it| {
+            it["metadata"]["ownerReferences"][0]["kind"] = "Model".into();
+        }),
+        ("a finalizer", |it| {
+            it["metadata"]["finalizers"] = json!(["example.com/x"]);
+        }),
+        ("a token", |it| {
+            it["spec"]["template"]["spec"]["automountServiceAccountToken"] = true.into();
+        }),
+        ("no end", |it| {
+            let spec = it["spec"].as_object_mut().unwrap();
+            spec.remove("activeDeadlineSeconds");
+        }),
+    ]
+}
+
+/// A ModelProfile as the scaler writes it for a function.
+pub fn profile(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "tetris.dev/v1alpha1", "kind": "ModelProfile",
+        "metadata": {
+            "name": "f", "namespace": namespace,
+            "labels": {"tetris.dev/profiling": "f"}, "ownerReferences": [owner("u1")],
+        },
+        "spec": {"model": "f", "configurations": []},
+    })
+}
+
+/// Changes of a ModelProfile that the scaler must not make, and those that it must not create.
+pub fn of_a_profile() -> Vec<Change> {
+    vec![
+        ("no label", |it| {
+            it["metadata"]["labels"] = json!({});
+        }),
+        ("another function's owner", |it| {
+            it["metadata"]["ownerReferences"][0]["name"] = "other".into();
+        }),
+    ]
+}
+
+/// Changes of a user's ModelProfile.
+pub fn of_a_profile_of_a_user() -> Vec<Change> {
+    vec![
+        ("its model", |it| it["spec"]["model"] = "other".into()),
+        ("a label", |it| {
+            it["metadata"]["labels"] = json!({"tetris.dev/profiling": "f"});
+        }),
+    ]
+}
+
 /// A Deployment as the scaler creates it.
 pub fn deployment(namespace: &str) -> Value {
     let marks = json!({"tetris.dev/function": "f", "tetris.dev/configuration": "c1-b1-p1"});

@@ -320,6 +320,46 @@ fn the_scaler_writes_daemon_sets_of_models_alone() {
 }
 
 #[test]
+fn the_scaler_writes_jobs_and_profiles_of_measured_functions_alone() {
+    let cases = [
+        ("jobs", attacks::job(NAMESPACE), attacks::of_a_job()),
+        (
+            "modelprofiles",
+            attacks::profile(NAMESPACE),
+            attacks::of_a_profile(),
+        ),
+    ];
+    for (resource, own, attacks) in cases {
+        let stored_own = stored(own.clone());
+        require(SCALER, resource, &stored_own, &[], &attacks);
+        require_alone(SCALER, resource, None, Some(&own), true);
+        // A ModelProfile goes with its function, and a Job once it was read.
+        require_alone(
+            SCALER,
+            resource,
+            Some(&stored_own),
+            None,
+            resource == "jobs",
+        );
+        for (what, spoil) in attacks {
+            let mut new = own.clone();
+            spoil(&mut new);
+            assert_ne!(new, own, "{what}");
+            require_alone(SCALER, resource, None, Some(&new), false);
+        }
+    }
+    let mut users = stored(attacks::profile(NAMESPACE));
+    users["metadata"]["labels"] = json!({});
+    require(
+        SCALER,
+        "modelprofiles",
+        &users,
+        &[],
+        &attacks::of_a_profile_of_a_user(),
+    );
+}
+
+#[test]
 fn the_scaler_marks_instances_and_changes_nothing_else_of_pods() {
     let mut instance = stored(attacks::instance(NAMESPACE));
     let marks = attacks::marks();
@@ -529,7 +569,7 @@ fn policies_are_bound_and_deny() {
             assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
         }
         let webhook = if WITH_WEBHOOK.contains(&name) { 2 } else { 0 };
-        let scaler = if WITH_SCALER.contains(&name) { 6 } else { 0 };
+        let scaler = if WITH_SCALER.contains(&name) { 8 } else { 0 };
         let expected = if name == "cluster-older" {
             0
         } else {

@@ -57,18 +57,20 @@ fn scaler() -> [Value; 4] {
         {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions/status", "models/status"],
          "verbs": ["patch"]},
         {"apiGroups": ["apps"], "resources": ["deployments", "daemonsets"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]},
         {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "watch"]}]);
     let namespace = json!([
         {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "create", "patch", "delete"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch", "delete"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "patch", "delete"]},
+        {"apiGroups": ["tetris.dev"], "resources": ["modelprofiles"], "verbs": ["create", "patch"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]);
     let of_namespace = json!([
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["tetris-scaler"],
          "verbs": ["get", "update"]},
         {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["tetris-scaler"],
          "verbs": ["create"]},
-        {"apiGroups": [""], "resources": ["podtemplates"], "resourceNames": ["tetris-model"],
-         "verbs": ["list", "watch"]}]);
+        {"apiGroups": [""], "resources": ["podtemplates"], "verbs": ["list", "watch"]}]);
     let models = json!([
         {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "create", "patch", "delete"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]);

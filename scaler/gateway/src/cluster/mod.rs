@@ -183,7 +183,7 @@ fn dynamic<K: Resource<DynamicType = ()>>(client: &Client) -> Api<DynamicObject>
 }
 
 /// Creates a client of the API server that the environment configures.
-pub(crate) use tetris_scaler::run::client;
+pub(crate) use tetris_scaler::api_client::client;
 
 #[cfg(test)]
 mod tests;

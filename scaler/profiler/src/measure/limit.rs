@@ -9,7 +9,7 @@ const MARGIN_BYTES: u64 = 4 << 20;
 const STEP_PERCENT: u64 = 10;
 /// Granularity of limits, in bytes.
 const UNIT: u64 = 1 << 20;
-/// Margin of a limit that is not verified, in percent of the peak, and beyond that in bytes: the pages of programs and
+/// Margin of an unverified limit, in percent of the peak, and beyond that in bytes: the pages of programs and
 /// libraries count towards a limit too.
 const UNVERIFIED_PERCENT: u64 = 20;
 const UNVERIFIED_BYTES: u64 = 64 << 20;

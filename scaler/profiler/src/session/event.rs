@@ -38,7 +38,7 @@ pub enum Event {
     Measured(Measurement),
     /// A configuration that measurements rule out.
     RuledOut(Setting, RuledOut),
-    /// The end of the budget, with the number of configurations that are not measured.
+    /// The end of the budget, with the number of configurations left.
     OutOfTime(usize),
     /// A configuration that could not be measured, with the error.
     Failed(Setting, String),

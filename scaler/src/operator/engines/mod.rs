@@ -1,27 +1,19 @@
 //! Engines: templates of servers, in the operator's namespace, for functions that name a model instead of a template.
 
 mod choice;
+mod error;
+mod served;
 mod template;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use choice::EngineProblem;
+pub use error::EngineProblem;
+pub use served::ServedModel;
 pub use template::EngineTemplate;
 
-use crate::resources::{CheckedFunction, CheckedTemplate, ModelDescription, PodSource};
+use crate::resources::{CheckedFunction, CheckedTemplate, PodSource};
 use crate::state::Key;
-
-/// A model, as far as its servers need it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ServedModel {
-    /// Service account of the pods that may mount it.
-    pub account: String,
-    /// Names of the nodes that have it.
-    pub nodes: BTreeSet<String>,
-    /// Description of its files; `None` before a node has it.
-    pub description: Option<ModelDescription>,
-}
 
 /// Engines and models at one time.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,8 +36,8 @@ pub struct ResolvedTemplate {
 }
 
 impl KnownEngines {
-    /// Returns the template of a function's pods, and its version. `is_current` says whether the template of a version is
-    /// at hand: it is not made then.
+    /// Returns the template of a function's pods, and its version. It makes no template where `is_current` is true for the
+    /// version.
     pub fn template(
         &self,
         function: &CheckedFunction,
@@ -58,7 +50,7 @@ impl KnownEngines {
                 if is_current(&version) {
                     return None;
                 }
-                (version, Ok(Arc::new(template.clone())))
+                (version, Ok(Arc::clone(template)))
             }
             PodSource::Engine(spec) => {
                 let name = function.model.clone().unwrap_or_default();

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::PodTemplate as StoredTemplate;
 use kube::ResourceExt as _;
 use serde_json::{Map, Value, json};
 
-use super::choice::EngineProblem;
+use super::error::EngineProblem;
 use crate::labels;
-use crate::operator::template::{list, object};
+use crate::operator::json_paths::{list, object};
 use crate::resources::{CheckedTemplate, EngineSpec, ModelDescription, PodTemplate};
 
 /// Folder of models in containers.

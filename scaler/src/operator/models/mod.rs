@@ -27,4 +27,4 @@ mod tests;
 
 pub(super) use ordered::OrderedModels;
 pub(crate) use records::check as check_model;
-pub(super) use run::follow;
+pub(super) use run::{Surroundings, follow};

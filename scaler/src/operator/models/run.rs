@@ -1,7 +1,7 @@
 //! Watches of models, and the writes for them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -21,17 +21,19 @@ use tokio::time::{Instant, timeout};
 
 use super::decide::{Action, Facts, decide};
 use super::describe::{Asked, Descriptions};
+use super::ordered::OrderedModels;
 use super::records::{KeeperPod, ModelRecord, ServerRecord};
 use super::server::server;
 use crate::labels;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
+use crate::nodes::Inventories;
 use crate::operator::apply::{ApplyError, BackOff, within};
 use crate::operator::cache::Cache;
-use crate::operator::engines::{EngineTemplate, KnownEngines, ServedModel};
+use crate::operator::engines::{EngineTemplate, Engines, KnownEngines, ServedModel};
 use crate::operator::outage::Outage;
 use crate::operator::parts::{LEAST, Operator};
-use crate::operator::shared::Shared;
+use crate::operator::watches::Watches;
 use crate::resources::{Model, ModelDescription, ModelSpec, ModelStatus};
 use crate::state::Key;
 
@@ -54,8 +56,23 @@ struct ModelWatches {
     engines: Cache<EngineTemplate>,
 }
 
-/// Looks after models for ever. `shared` has the functions and nodes of the cluster, and what daemons say.
-pub(in crate::operator) async fn follow(operator: &Operator, shared: &Shared) {
+/// State of the operator that models need.
+#[derive(Clone, Copy)]
+pub(in crate::operator) struct Surroundings<'a> {
+    /// Functions and nodes of the cluster.
+    pub(in crate::operator) watches: &'a Watches,
+    /// Reports of the daemons.
+    pub(in crate::operator) inventories: &'a Mutex<Inventories>,
+    /// Nodes of models, to set.
+    pub(in crate::operator) ordered: &'a OrderedModels,
+    /// Engines and models, to set.
+    pub(in crate::operator) engines: &'a Engines,
+    /// Notified when engines or models differ.
+    pub(in crate::operator) changed: &'a Notify,
+}
+
+/// Looks after models for ever.
+pub(in crate::operator) async fn follow(operator: &Operator, around: Surroundings<'_>) {
     let changed = Notify::new();
     let caches = ModelWatches::default();
     let mut applier = ModelApplier::new(operator);
@@ -63,14 +80,14 @@ pub(in crate::operator) async fn follow(operator: &Operator, shared: &Shared) {
     let passes = async {
         loop {
             drop(timeout(operator.options.interval, changed.notified()).await);
-            shared.ordered.set(caches.ordered());
+            around.ordered.set(caches.ordered());
             if let Some(known) = caches.known_engines(&descriptions)
-                && shared.engines.set(known)
+                && around.engines.set(known)
             {
-                shared.changed.notify_one();
+                around.changed.notify_one();
             }
             if operator.leadership.leads()
-                && let Some(due) = due(&caches, shared, &descriptions)
+                && let Some(due) = due(&caches, around, &descriptions)
             {
                 applier.carry_out(due).await;
             }
@@ -241,8 +258,12 @@ struct Due {
 }
 
 /// Writes due for each model; `None` before all lists are complete.
-fn due(caches: &ModelWatches, shared: &Shared, descriptions: &Descriptions) -> Option<Vec<Due>> {
-    let (watches, tensors) = (&shared.watches, shared.ordered.tensors());
+fn due(
+    caches: &ModelWatches,
+    around: Surroundings<'_>,
+    descriptions: &Descriptions,
+) -> Option<Vec<Due>> {
+    let (watches, tensors) = (around.watches, around.ordered.tensors());
     let (models, servers, pods) = (
         caches.models.all()?,
         caches.servers.all()?,
@@ -252,7 +273,7 @@ fn due(caches: &ModelWatches, shared: &Shared, descriptions: &Descriptions) -> O
     let template = caches.template();
     let (nodes, functions) = (watches.nodes.all()?, watches.functions.all()?);
     let (deployments, instances) = (watches.deployments.all()?, watches.pods.all()?);
-    let inventories = shared.inventories.lock();
+    let inventories = around.inventories.lock();
     let kept = inventories
         .unwrap_or_else(PoisonError::into_inner)
         .kept

@@ -7,7 +7,7 @@ use tetris_store_layout::Digest;
 
 use super::records::ModelRecord;
 use crate::labels;
-use crate::operator::template::{list, object};
+use crate::operator::json_paths::{list, object};
 use crate::resources::{Model, ModelSpec};
 
 /// Mount path of the store.

@@ -659,11 +659,7 @@ fn tensors_of_a_model_are_those_in_the_profiles_of_its_functions() {
     let PodSource::Template(template) = &checked.pods else {
         panic!("the function has a template");
     };
-    let prepared = prepare(
-        checked,
-        &Arc::new(template.clone()),
-        &profile.checked().unwrap(),
-    );
+    let prepared = prepare(checked, template, &profile.checked().unwrap());
     let mut inventory = Inventory::new(InventoryLimits::default());
     let object = |byte: &str| stored_object("blue", &byte.repeat(32).parse().unwrap());
     for (node, objects) in [

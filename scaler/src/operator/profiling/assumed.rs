@@ -1,4 +1,4 @@
-//! The profile of a function that is not measured yet.
+//! The profile of a function before its measurement.
 
 use crate::nodes::{bytes, millis};
 use crate::resources::{

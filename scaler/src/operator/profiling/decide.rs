@@ -10,24 +10,21 @@ use tetris_scaler_profiler::cli::RunState;
 use super::assumed::assumed;
 use super::job::{Job, JobInput, job, profile_metadata};
 use super::records::{JobRecord, RunPod};
-use super::state::ProfilingState;
 use crate::labels;
 use crate::operator::engines::ServedModel;
+use crate::operator::profiling_state::{NOT_MEASURABLE, ProfilingState};
 use crate::operator::records::{FunctionRecord, NodeRecord, ProfileRecord};
 use crate::resources::{
     CheckedFunction, CheckedProfiling, CheckedTemplate, ModelProfile, ModelProfileSpec,
 };
 use crate::state::Key;
 
-/// Numbers of CPUs that are measured by default.
+/// Numbers of CPUs to measure by default.
 const CPUS: [u32; 3] = [1, 2, 4];
 /// Time for which a function is slower than its profile before it is measured again, in seconds.
 const SLOWER_FOR_S: i64 = 600;
-/// Least age of a profile that is measured again, in seconds.
+/// Least age of a profile before another measurement, in seconds.
 const LEAST_AGE_S: i64 = 6 * 3_600;
-
-/// Reason of a function that stays as assumed.
-pub(crate) const NOT_MEASURABLE: &str = "NotMeasurable";
 
 /// A write for the measurement of a function.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +66,7 @@ pub(super) struct Facts<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Writes that are due, and the state of the measurement.
+/// Due writes, and the state of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Decision {
     pub(super) actions: Vec<Action>,
@@ -306,7 +303,7 @@ impl Facts<'_> {
         })
     }
 
-    /// A profile of another function of the namespace that was measured for the same content.
+    /// A measured profile of the same content, of another function of the namespace.
     fn known(&self, content: &str) -> Option<Known> {
         let profiles = self.profiles.values();
         let mut equal = profiles.filter(|profile| {
@@ -344,7 +341,7 @@ impl Facts<'_> {
             && measured.is_none_or(|age| age >= LEAST_AGE_S)
     }
 
-    /// Numbers of CPUs that are at most half of the largest node's, so that the clients have others.
+    /// Numbers of CPUs up to half of the largest node's, so that the clients have others.
     fn default_cpus(&self) -> Vec<u32> {
         let nodes = self.nodes.values().filter(|node| node.accepts_new);
         let largest = nodes.map(|node| node.allocatable.cpu_millis).max();

@@ -8,7 +8,8 @@ use thiserror::Error;
 use super::assumed::{model_name, requested};
 use crate::labels;
 use crate::nodes::bytes;
-use crate::operator::template::{add_model, add_volume, list, mount, object};
+use crate::operator::json_paths::{list, object};
+use crate::operator::template::{add_model, add_volume, mount};
 use crate::resources::{CheckedFunction, CheckedProfiling, CheckedTemplate, InferenceFunction};
 
 /// Port of progress and result.
@@ -24,7 +25,7 @@ const MODEL_VARIABLES: &str = "TETRIS_MODEL_";
 const LEAST_MEMORY: u64 = 2 << 30;
 /// Largest time of one configuration, in seconds.
 const SECONDS: u32 = 10;
-/// Time that the Job has beyond that in which configurations are begun.
+/// Time of the Job after the last configuration has begun.
 const EXTRA_SECONDS: u64 = 600;
 /// Time for which a failed Job stays, in seconds.
 const KEPT_SECONDS: u64 = 1_800;

@@ -18,10 +18,7 @@ mod decide;
 mod job;
 mod records;
 mod run;
-mod state;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decide::NOT_MEASURABLE;
-pub(super) use run::{Progressing, follow};
-pub use state::ProfilingState;
+pub(super) use run::{Progressing, Surroundings, follow};

@@ -23,14 +23,15 @@ use tokio::time::{Instant, sleep, timeout};
 use super::decide::{Action, Decision, Facts, decide};
 use super::job::PORT;
 use super::records::{JobRecord, RunPod};
-use super::state::ProfilingState;
 use crate::labels;
 use crate::operator::apply::{ApplyError, BackOff, within};
 use crate::operator::cache::Cache;
+use crate::operator::engines::Engines;
 use crate::operator::outage::Outage;
 use crate::operator::parts::{LEAST, Operator};
+use crate::operator::profiling_state::ProfilingState;
 use crate::operator::records::FunctionRecord;
-use crate::operator::shared::Shared;
+use crate::operator::watches::Watches;
 use crate::resources::ModelProfile;
 use crate::state::Key;
 
@@ -44,7 +45,7 @@ const MAX_ANSWER: usize = 2 << 20;
 const AT_ONCE: usize = 8;
 /// Interval between two passes while something is measured.
 const PASS: Duration = Duration::from_secs(2);
-/// Time in which the watches see what was written for a function.
+/// Time for the watches to see what was written for a function.
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// States of measurements by function. Clones share them.
@@ -81,8 +82,21 @@ struct Caches {
     templates: Cache<Value>,
 }
 
+/// State of the operator that measurements need.
+#[derive(Clone, Copy)]
+pub(in crate::operator) struct Surroundings<'a> {
+    /// Functions, profiles and nodes.
+    pub(in crate::operator) watches: &'a Watches,
+    /// Engines and models.
+    pub(in crate::operator) engines: &'a Engines,
+    /// States of measurements, to set.
+    pub(in crate::operator) states: &'a Progressing,
+    /// Notified when the reason of a state differs.
+    pub(in crate::operator) changed: &'a Notify,
+}
+
 /// Measures functions that name no profile, for ever.
-pub(in crate::operator) async fn follow(operator: &Operator, shared: &Shared) {
+pub(in crate::operator) async fn follow(operator: &Operator, around: Surroundings<'_>) {
     let changed = Notify::new();
     let caches = Caches::default();
     let mut measurements = Measurements {
@@ -101,7 +115,7 @@ pub(in crate::operator) async fn follow(operator: &Operator, shared: &Shared) {
             drop(timeout(wait, changed.notified()).await);
             if operator.leadership.leads() {
                 measurements.ask(&caches).await;
-                measurements.pass(&caches, shared).await;
+                measurements.pass(&caches, around).await;
             }
             sleep(LEAST).await;
         }
@@ -146,7 +160,7 @@ impl Caches {
 struct Measurements<'a> {
     operator: &'a Operator,
     waiting: BackOff,
-    /// Functions that were written for, until the watches have seen it.
+    /// Functions with new writes, until the watches have seen these.
     settling: BTreeMap<Key, Instant>,
     /// Last answers of pods.
     answers: BTreeMap<Key, RunState>,
@@ -185,15 +199,15 @@ impl Measurements<'_> {
         }
     }
 
-    async fn pass(&mut self, caches: &Caches, shared: &Shared) {
-        let Some(due) = self.due(caches, shared) else {
+    async fn pass(&mut self, caches: &Caches, around: Surroundings<'_>) {
+        let Some(due) = self.due(caches, around) else {
             return;
         };
         let states = due
             .iter()
             .map(|(record, decision)| (record.key.clone(), decision.state.clone()));
-        if shared.profiling.set(states.collect()) {
-            shared.changed.notify_one();
+        if around.states.set(states.collect()) {
+            around.changed.notify_one();
         }
         let now = Instant::now();
         let keys: BTreeSet<&Key> = due.iter().map(|(record, _)| &record.key).collect();
@@ -221,7 +235,7 @@ impl Measurements<'_> {
                 Err(error) => {
                     tracing::warn!(function = %key, "{error}");
                     self.operator.metrics.failed(error.class());
-                    shared.profiling.report(&key, &error);
+                    around.states.report(&key, &error);
                     self.waiting.failed(key);
                 }
             }
@@ -232,13 +246,13 @@ impl Measurements<'_> {
     fn due(
         &self,
         caches: &Caches,
-        shared: &Shared,
+        around: Surroundings<'_>,
     ) -> Option<Vec<(Arc<FunctionRecord>, Decision)>> {
-        let watches = &shared.watches;
+        let watches = around.watches;
         let (functions, profiles) = (watches.functions.all()?, watches.profiles.all()?);
         let (nodes, jobs, pods) = (watches.nodes.all()?, caches.jobs.all()?, caches.pods.all()?);
         let templates = caches.templates.all()?;
-        let engines = shared.engines.latest();
+        let engines = around.engines.latest();
         let due = functions.values().filter_map(|record| {
             let function = record.function.as_ref().ok()?;
             let profiling = function.profiling.as_ref()?;

@@ -146,7 +146,7 @@ impl World {
             record: &record,
             function,
             profiling: function.profiling.as_ref().unwrap(),
-            template: Ok(Arc::new(template.clone())),
+            template: Ok(Arc::clone(template)),
             other_protocol: self.other_protocol,
             model: self.model.as_ref(),
             installer: self.has_installer.then_some(&installer),
@@ -424,7 +424,7 @@ fn a_function_with_a_model_waits_for_it_and_is_measured_beside_it() {
     // The model moves to a machine of another type: the measurement holds as long as there are such nodes.
     world.model.as_mut().unwrap().nodes = ["b".to_owned()].into();
     assert_eq!(world.due("f").actions, []);
-    // Other files are measured anew.
+    // Other files are measured again.
     world
         .model
         .as_mut()
@@ -449,7 +449,7 @@ fn a_function_that_stays_slower_than_its_profile_is_measured_again() {
         }]})
     };
     let at = |minutes: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
-    // A young profile, and one that is slower for a moment only.
+    // A young profile, and one slower for a moment only.
     world
         .statuses
         .insert("f".to_owned(), slower("1970-01-01T00:30:00Z"));

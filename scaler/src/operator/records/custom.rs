@@ -42,7 +42,7 @@ pub struct ProfileRecord {
     pub profile: Result<Arc<CheckedProfile>, FieldProblem>,
     /// Name of the function that the operator measured it for, by the label; `None` for a user's.
     pub function: Option<String>,
-    /// Hash of what was measured, by the label; `None` for one that is assumed, or a user's.
+    /// Hash of what was measured, by the label; `None` for an assumed one, or a user's.
     pub content: Option<String>,
     /// Type of the machine that it was measured on.
     pub machine: Option<String>,

@@ -1,4 +1,4 @@
-"""A hub with one repository, `org/m`, which promises the SHA-256 of its weights."""
+"""A hub with repositories of `org`, which promises the SHA-256 of their weights."""
 
 import hashlib
 import json
@@ -19,15 +19,58 @@ def model() -> bytes:
     return struct.pack("<Q", len(text)) + text + random.Random(1).randbytes(end)
 
 
-FILES = {"config.json": b"{}", "model.safetensors": model()}
-SIBLINGS = [
-    {"rfilename": name, "size": len(content), "blobId": hashlib.sha1(content).hexdigest()}
-    for name, content in FILES.items()
-]
-SIBLINGS[1]["lfs"] = {
-    "sha256": hashlib.sha256(FILES["model.safetensors"]).hexdigest(),
-    "size": len(FILES["model.safetensors"]),
+def field(number: int, value: int | bytes | str) -> bytes:
+    """A field of a protobuf message."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    payload = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+
+def varint(value: int) -> bytes:
+    """A number as protobuf writes it."""
+    groups = bytearray()
+    while value > 127:
+        groups.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*groups, value])
+
+
+def graph() -> bytes:
+    """An ONNX graph that multiplies rows of 256 numbers by a matrix of 1 MiB."""
+
+    def value(name: str, columns: int) -> bytes:
+        shape = field(1, field(2, "batch")) + field(1, field(1, columns))
+        return field(1, name) + field(2, field(1, field(1, 1) + field(2, shape)))
+
+    node = field(1, "x") + field(1, "w") + field(2, "y") + field(4, "MatMul")
+    rows, columns = 256, 1024
+    numbers = struct.pack(f"<{rows * columns}f", *(index % 7 / 7 for index in range(rows * columns)))
+    weights = field(1, rows) + field(1, columns) + field(2, 1) + field(8, "w") + field(9, numbers)
+    nodes = field(1, node) + field(2, "graph") + field(5, weights)
+    return (
+        field(1, 8)
+        + field(7, nodes + field(11, value("x", rows)) + field(12, value("y", columns)))
+        + field(8, field(2, 17))
+    )
+
+
+REPOSITORIES = {
+    "m": {"config.json": b"{}", "model.safetensors": model()},
+    "encoder": {"config.json": b'{"architectures": ["BertModel"]}', "model.onnx": graph()},
+    "unserved": {"config.json": b'{"architectures": ["LlamaForCausalLM"]}', "model.safetensors": model()},
 }
+
+
+def siblings(files: dict[str, bytes]) -> list[dict[str, object]]:
+    """The files of a repository as the hub lists them, with the SHA-256 of all but the configuration."""
+    listed: list[dict[str, object]] = []
+    for name, content in files.items():
+        entry: dict[str, object] = {"rfilename": name, "size": len(content), "blobId": hashlib.sha1(content).hexdigest()}
+        if name != "config.json":
+            entry["lfs"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+        listed.append(entry)
+    return listed
 
 
 class Request(BaseHTTPRequestHandler):
@@ -37,11 +80,14 @@ class Request(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send the listing, or a range of a file."""
-        if "/org/m" not in self.path:
+        name = self.path.partition("/org/")[2].partition("?")[0].partition("/")[0]
+        files = REPOSITORIES.get(name)
+        if files is None:
             return self.answer(404, b"no such repository")
         if self.path.startswith("/api/"):
-            return self.answer(200, json.dumps({"id": "org/m", "sha": "1" * 40, "siblings": SIBLINGS}).encode())
-        content = FILES[self.path.rpartition("/")[2]]
+            listing = {"id": f"org/{name}", "sha": "1" * 40, "siblings": siblings(files)}
+            return self.answer(200, json.dumps(listing).encode())
+        content = files[self.path.rpartition("/")[2]]
         first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
         part = content[int(first) : int(last) + 1]
         self.answer(206, part, f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}")

@@ -3,11 +3,12 @@
 //! Runs when `KUBECONFIG` names a cluster of one's own, on which Tetris is not installed. `TETRIS_IMAGE_NODE`, `TETRIS_IMAGE_AGENT`
 //! `TETRIS_IMAGE_SCALER` and `TETRIS_IMAGE_GATEWAY` name the images where the nodes have them under other names than `tetris-node`, `tetris-agent`,
 //! `tetris-scaler` and `tetris-gateway`. `TETRIS_IMAGE_PYTHON` names an image with Python, safetensors, and PyTorch or NumPy, and nothing of Tetris; `TETRIS_IMAGE_WEBHOOK`
-//! that of the webhook. `TETRIS_NODE_EXEC` is a program that runs its arguments as root on the node, among its processes and mounts,
+//! that of the webhook, and `TETRIS_IMAGE_INSTANCE` that of the instance server. `TETRIS_NODE_EXEC` is a program that runs its arguments as root on the node, among its processes and mounts,
 //! `TETRIS_IMAGE_NODE_EARLIER` an image of the daemon from before it had processes, and `TETRIS_KUBELET_RESTART` a command that
 //! restarts the kubelet: the tests that need them are else left out. Afterwards everything is removed but the empty tmpfs on the nodes (deploy/README.md, "Uninstall").
 
 mod account;
+mod deploy;
 mod drain;
 mod gateway;
 mod holders;

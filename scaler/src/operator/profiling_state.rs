@@ -1,5 +1,8 @@
 //! State of a function's measurement, for its condition `Profiled`.
 
+/// Reason of a function that stays as assumed.
+pub(crate) const NOT_MEASURABLE: &str = "NotMeasurable";
+
 /// State of a function's measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfilingState {
@@ -13,7 +16,7 @@ pub struct ProfilingState {
 
 impl ProfilingState {
     /// A measurement that has not ended.
-    pub(super) fn under_way(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(in crate::operator) fn under_way(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             status: "Unknown",
             reason,
@@ -22,7 +25,7 @@ impl ProfilingState {
     }
 
     /// A function that cannot be measured.
-    pub(super) fn failed(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(in crate::operator) fn failed(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             status: "False",
             reason,
@@ -31,7 +34,7 @@ impl ProfilingState {
     }
 
     /// A measured function.
-    pub(super) fn measured(message: impl Into<String>) -> Self {
+    pub(in crate::operator) fn measured(message: impl Into<String>) -> Self {
         Self {
             status: "True",
             reason: "Measured",
