@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tetris_deploy_tests::cluster::{Kubectl, wait_for};
 use tetris_deploy_tests::files;
-use tetris_deploy_tests::objects::{Objects, list, text};
+use tetris_deploy_tests::objects::{Objects, list};
 use tetris_deploy_tests::skipped::skipped;
 
 use crate::cluster::install::{
