@@ -23,6 +23,7 @@ pub mod operator;
 pub mod pages;
 pub mod placement;
 pub mod plan;
+pub mod pod_client;
 mod quantity;
 pub mod resources;
 pub mod run;

@@ -20,10 +20,13 @@ use crate::lease::{Elector, LeaseError, Names, Timing};
 use crate::load::{Prometheus, PrometheusError, PrometheusOptions};
 use crate::metrics::Metrics;
 use crate::nodes::{PollOptions, Poller, Tokens};
-use crate::operator::PodClient;
 use crate::operator::run::{Operator, Options};
 use crate::pages::{self, Pages};
+use crate::pod_client::PodClient;
 use crate::state::published;
+
+/// Timeout of a request to a pod that keeps a model or measures.
+const ASK_PODS: Duration = Duration::from_secs(2);
 
 /// The reason the scaler cannot run.
 #[derive(Debug, Error)]
@@ -101,7 +104,7 @@ pub async fn run_with(
         ready: Arc::clone(&pages.ready),
         prometheus: prometheus(args)?,
         gateways: GatewayClient::try_new().map_err(RunError::Gateways)?,
-        pods: PodClient::try_new().map_err(RunError::Pods)?,
+        pods: PodClient::try_new(ASK_PODS, None).map_err(RunError::Pods)?,
     };
     let limits = inventory_limits(args.inventory_memory);
     let poller = Poller::try_new(PollOptions::default(), limits, tokens)?;

@@ -56,9 +56,8 @@ pub(super) fn progress(
     let get = |kind| condition(&status.conditions, kind);
     let (ready, profiled, feasible) = (get("Ready"), get("Profiled"), get("Feasible"));
     for condition in [profiled, ready].into_iter().flatten() {
-        // An engine is chosen once the model is there.
         let is_hopeless = HOPELESS.contains(&condition.reason.as_str());
-        if is_hopeless && condition.status != "True" && condition.reason != "NoTemplate" {
+        if is_hopeless && condition.status != "True" {
             return stopped(condition);
         }
     }

@@ -28,7 +28,6 @@
 //! selectors, and takes another node where the planned one does not match.
 
 mod action;
-mod answers;
 pub mod apply;
 pub mod cache;
 mod deployment;
@@ -59,5 +58,4 @@ mod template;
 mod view;
 pub mod watches;
 
-pub use answers::PodClient;
 pub use names::deployment_name;

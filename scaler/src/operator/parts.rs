@@ -8,12 +8,12 @@ use kube::Client;
 use tetris_scaler_core::Settings;
 use tokio::sync::watch;
 
-use super::answers::PodClient;
 use crate::gateways::GatewayClient;
 use crate::lease::Leadership;
 use crate::load::Prometheus;
 use crate::metrics::Metrics;
 use crate::placement::PlacementMode;
+use crate::pod_client::PodClient;
 use crate::state::Snapshot;
 
 /// Minimum time between two passes, unless a function is woken.

@@ -15,7 +15,7 @@ use super::loads::Loads;
 use super::models::{self, OrderedModels};
 use super::observed::{FunctionInput, Observed};
 use super::prepare::{Preparations, Prepared, Unprepared};
-use super::profiling::{self, Progressing};
+use super::profiling::{self, MeasurementStates};
 use super::records::FunctionRecord;
 use super::watches::Watches;
 use crate::gateways::GatewayLoads;
@@ -41,7 +41,7 @@ pub(super) struct Shared {
     pub(super) inventories: Arc<Mutex<Inventories>>,
     pub(super) ordered: OrderedModels,
     pub(super) engines: Engines,
-    pub(super) profiling: Progressing,
+    pub(super) profiling: MeasurementStates,
     pub(super) changed: Notify,
     /// Notified when a pass must be made at once.
     pub(super) woken: Notify,
@@ -77,7 +77,7 @@ impl Shared {
             inventories: poller.latest(),
             ordered: OrderedModels::default(),
             engines: Engines::default(),
-            profiling: Progressing::default(),
+            profiling: MeasurementStates::default(),
             changed: Notify::new(),
             woken: Notify::new(),
             unasked: Notify::new(),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::server::READY_PORT;
-use crate::operator::answers::PodClient;
+use crate::pod_client::PodClient;
 use crate::resources::ModelDescription;
 use crate::state::Key;
 
@@ -70,6 +70,7 @@ impl Descriptions {
         let asked = due.into_iter().map(|asked| async move {
             let address = SocketAddr::new(asked.address, READY_PORT);
             let body = client.get(address, PATH, MAX_BYTES).await;
+            let body = body.map_err(|problem| problem.to_string());
             let description = body.and_then(|body| read(&body, &asked.source_hash));
             (asked, description)
         });

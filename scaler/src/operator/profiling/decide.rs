@@ -11,7 +11,7 @@ use super::assumed::assumed;
 use super::job::{Job, JobInput, job, profile_metadata};
 use super::records::{JobRecord, RunPod};
 use crate::labels;
-use crate::operator::engines::ServedModel;
+use crate::operator::engines::{EngineProblem, ServedModel};
 use crate::operator::profiling_state::{NOT_MEASURABLE, ProfilingState};
 use crate::operator::records::{FunctionRecord, NodeRecord, ProfileRecord};
 use crate::resources::{
@@ -47,7 +47,7 @@ pub(super) struct Facts<'a> {
     pub(super) function: &'a CheckedFunction,
     pub(super) profiling: &'a CheckedProfiling,
     /// Template of its pods, or the reason that there is none.
-    pub(super) template: Result<Arc<CheckedTemplate>, String>,
+    pub(super) template: Result<Arc<CheckedTemplate>, EngineProblem>,
     /// Protocol of its server, if the profiler does not speak it.
     pub(super) other_protocol: Option<&'a str>,
     /// Its Model, if it names one.
@@ -91,7 +91,10 @@ pub(super) fn decide(facts: &Facts<'_>) -> Decision {
     let template = match &facts.template {
         Ok(template) => template,
         Err(problem) => {
-            return only(ProfilingState::under_way("NoTemplate", problem.clone()));
+            return only(ProfilingState::under_way(
+                problem.reason(),
+                problem.to_string(),
+            ));
         }
     };
     let mut actions = Vec::new();
@@ -216,7 +219,7 @@ impl Facts<'_> {
             .filter(|pod| {
                 pod.key.namespace == *namespace
                     && pod.function == self.function.name
-                    && pod.content == job.content
+                    && pod.job.as_ref() == Some(&present.uid)
             })
             .collect();
         pods.sort_by_key(|pod| (pod.created_s, &pod.key));

@@ -21,4 +21,4 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub(super) use run::{Progressing, Surroundings, follow};
+pub(super) use run::{MeasurementStates, Surroundings, follow};

@@ -71,6 +71,8 @@ pub(crate) struct RunPod {
     pub(super) key: Key,
     pub(super) function: String,
     pub(super) content: String,
+    /// Uid of the Job that controls it.
+    pub(super) job: Option<String>,
     /// Its address while its container runs.
     pub(super) address: Option<IpAddr>,
     /// The reason that it does not run, or has failed.
@@ -100,10 +102,13 @@ impl RunPod {
             scheduled.message.clone()
         };
         let is_failed = phase == Some("Failed");
+        let mut owners = pod.owner_references().iter();
+        let job = owners.find(|owner| owner.kind == "Job" && owner.controller == Some(true));
         Some(Self {
             key: Key::new(pod.namespace().unwrap_or_default(), pod.name_any()),
             function: label(labels::PROFILING)?,
             content: label(labels::MEASURED_CONTENT).unwrap_or_default(),
+            job: job.map(|job| job.uid.clone()),
             address: address.filter(|_| phase == Some("Running")),
             message: messages
                 .next()

@@ -50,9 +50,9 @@ const SETTLE: Duration = Duration::from_secs(3);
 
 /// States of measurements by function. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(in crate::operator) struct Progressing(Arc<Mutex<BTreeMap<Key, ProfilingState>>>);
+pub(in crate::operator) struct MeasurementStates(Arc<Mutex<BTreeMap<Key, ProfilingState>>>);
 
-impl Progressing {
+impl MeasurementStates {
     /// Returns the state of a function's measurement; `None` for one that names its profile.
     pub(in crate::operator) fn get(&self, function: &Key) -> Option<ProfilingState> {
         let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,7 @@ pub(in crate::operator) struct Surroundings<'a> {
     /// Engines and models.
     pub(in crate::operator) engines: &'a Engines,
     /// States of measurements, to set.
-    pub(in crate::operator) states: &'a Progressing,
+    pub(in crate::operator) states: &'a MeasurementStates,
     /// Notified when the reason of a state differs.
     pub(in crate::operator) changed: &'a Notify,
 }
@@ -181,6 +181,7 @@ impl Measurements<'_> {
             let address = SocketAddr::new(pod.address?, PORT);
             Some(async move {
                 let body = client.get(address, PROFILE_PATH, MAX_ANSWER).await;
+                let body = body.map_err(|problem| problem.to_string());
                 let state = body.and_then(|body| {
                     serde_json::from_slice(&body).map_err(|error| error.to_string())
                 });
@@ -266,7 +267,7 @@ impl Measurements<'_> {
                 record,
                 function,
                 profiling,
-                template: resolved.template.map_err(|problem| problem.to_string()),
+                template: resolved.template,
                 other_protocol: resolved.other_protocol.as_deref(),
                 model: model.and_then(|model| engines.models.get(&model)),
                 installer: templates.values().next().map(Arc::as_ref),
@@ -332,7 +333,7 @@ impl Measurements<'_> {
     }
 }
 
-impl Progressing {
+impl MeasurementStates {
     /// Notes that a write for a function failed.
     fn report(&self, function: &Key, error: &ApplyError) {
         let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -173,6 +173,10 @@ impl World {
                         "metadata": {
                             "name": format!("{}-x", key.name), "namespace": "blue",
                             "labels": object["spec"]["template"]["metadata"]["labels"],
+                            "ownerReferences": [{
+                                "apiVersion": "batch/v1", "kind": "Job", "name": key.name,
+                                "uid": format!("uid-{key}"), "controller": true,
+                            }],
                         },
                         "spec": object["spec"]["template"]["spec"],
                         "status": {"phase": "Running", "podIP": "10.0.0.7"},
@@ -353,6 +357,19 @@ fn a_failed_job_is_said_and_left_until_it_is_gone() {
     world.pods.clear();
     assert_eq!(world.step("f"), "Starting");
     assert_eq!(world.jobs.len(), 1);
+}
+
+#[test]
+fn a_pod_of_no_job_is_not_believed() {
+    let mut world = World::new();
+    world.step("f");
+    world.answer(&measured());
+    for pod in world.pods.values_mut() {
+        pod["metadata"]["ownerReferences"][0]["uid"] = "another".into();
+    }
+    let decision = world.due("f");
+    assert_eq!(decision.state.reason, "Starting");
+    assert!(decision.actions.is_empty());
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::cluster::install::{
     Applied, SYSTEM, image, look_at, on_the_cluster, require_absent, wait_for_daemons,
     wait_for_definitions, wait_for_rollout,
 };
-use crate::cluster::models::PYTHON;
+use crate::cluster::models::{PYTHON, restricted_namespace};
 use crate::cluster::pull::hub_in;
 
 const NAMESPACE: &str = "tetris-deploy";
@@ -66,17 +66,7 @@ fn deploy(python: &str) -> Result<()> {
     wait_for_daemons()?;
     wait_for_rollout("deployment/tetris-scaler")?;
     wait_for_rollout("deployment/tetris-gateway")?;
-    let namespace = json!({
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {
-            "name": NAMESPACE,
-            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
-        },
-    });
-    let _namespace = Applied::new("the namespace", Objects(vec![namespace]))?;
-    let account = ["get", "serviceaccount", "-n", NAMESPACE, "default"];
-    wait_for("the namespace's account", || Kubectl.run(&account))?;
+    let _namespace = restricted_namespace(NAMESPACE)?;
     let _hub = Applied::new("the hub and the client", pods(python))?;
     let ready = [
         "wait",
@@ -160,21 +150,17 @@ fn deploy(python: &str) -> Result<()> {
         "{message}"
     );
     ensure!(message.contains("LlamaForCausalLM"), "{message}");
+    // Their instances and measurements would share the processors.
+    delete(&["embed", "twin", "chat"])?;
     require_tight_objective()?;
     require_restart_of_a_killed_job()?;
-    let names = ["embed", "twin", "chat", "fast", "again"];
-    let gone = [
-        &[
-            "delete",
-            "inferencefunction,model",
-            "-n",
-            NAMESPACE,
-            "--ignore-not-found",
-        ][..],
-        &names,
-    ]
-    .concat();
-    Kubectl.run(&gone).map(drop)
+    delete(&["fast", "again"])
+}
+
+/// Deletes functions with their models.
+fn delete(names: &[&str]) -> Result<()> {
+    let arguments = ["delete", "inferencefunction,model", "-n", NAMESPACE];
+    Kubectl.run(&[&arguments[..], names].concat()).map(drop)
 }
 
 /// The profile is a measured one, and its Job is gone.

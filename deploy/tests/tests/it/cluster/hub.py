@@ -37,22 +37,27 @@ def varint(value: int) -> bytes:
 
 
 def graph() -> bytes:
-    """An ONNX graph that multiplies rows of 256 numbers by a matrix of 1 MiB."""
+    """An ONNX graph that multiplies rows of 256 numbers by a matrix of 1 MiB, and the results 32 times by one of 4 MiB."""
+    rows, columns, times = 256, 1024, 32
 
     def value(name: str, columns: int) -> bytes:
         shape = field(1, field(2, "batch")) + field(1, field(1, columns))
         return field(1, name) + field(2, field(1, field(1, 1) + field(2, shape)))
 
-    node = field(1, "x") + field(1, "w") + field(2, "y") + field(4, "MatMul")
-    rows, columns = 256, 1024
-    numbers = struct.pack(f"<{rows * columns}f", *(index % 7 / 7 for index in range(rows * columns)))
-    weights = field(1, rows) + field(1, columns) + field(2, 1) + field(8, "w") + field(9, numbers)
-    nodes = field(1, node) + field(2, "graph") + field(5, weights)
-    return (
-        field(1, 8)
-        + field(7, nodes + field(11, value("x", rows)) + field(12, value("y", columns)))
-        + field(8, field(2, 17))
+    def product(left: str, right: str, result: str) -> bytes:
+        return field(1, field(1, left) + field(1, right) + field(2, result) + field(4, "MatMul"))
+
+    def weights(name: str, rows: int) -> bytes:
+        numbers = struct.pack(f"<{rows * columns}f", *(index % 7 / 7e3 for index in range(rows * columns)))
+        return field(5, field(1, rows) + field(1, columns) + field(2, 1) + field(8, name) + field(9, numbers))
+
+    names = ["first", *(f"result{number}" for number in range(times - 1)), "y"]
+    nodes = product("x", "w", "first") + b"".join(
+        product(left, "v", result) for left, result in zip(names, names[1:], strict=False)
     )
+    initial = weights("w", rows) + weights("v", columns)
+    ends = field(11, value("x", rows)) + field(12, value("y", columns))
+    return field(1, 8) + field(7, nodes + field(2, "graph") + initial + ends) + field(8, field(2, 17))
 
 
 REPOSITORIES = {

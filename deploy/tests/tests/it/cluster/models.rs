@@ -123,16 +123,21 @@ fn bring(python: &str) -> Result<()> {
 
 /// The namespace, once pods can be made in it.
 pub(super) fn namespace() -> Result<Applied> {
+    restricted_namespace(NAMESPACE)
+}
+
+/// A namespace whose pods have no rights, once they can be made in it.
+pub(super) fn restricted_namespace(name: &str) -> Result<Applied> {
     let namespace = json!({
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {
-            "name": NAMESPACE,
+            "name": name,
             "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
         },
     });
     let applied = Applied::new("the namespace", Objects(vec![namespace]))?;
-    let account = ["get", "serviceaccount", "-n", NAMESPACE, "default"];
+    let account = ["get", "serviceaccount", "-n", name, "default"];
     wait_for("the namespace's account", || Kubectl.run(&account))?;
     Ok(applied)
 }
