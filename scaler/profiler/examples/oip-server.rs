@@ -1,4 +1,4 @@
-//! A server of the Open Inference Protocol v2 with known latency and memory: it sleeps, allocates
+//! A server of the Open Inference Protocol v2, and of OpenAI's completions, with known latency and memory: it sleeps, allocates
 //! memory and maps objects of a store as its options say. Tests of the profiler measure it.
 
 use std::net::Ipv4Addr;
@@ -93,6 +93,8 @@ async fn main() -> Result<()> {
         .route("/v2/models/m", get(metadata))
         .route("/v2/models/m/infer", post(infer))
         .route("/v2/models/m/stats", get(statistics))
+        .route("/v1/models", get(ready))
+        .route("/v1/completions", post(complete))
         .with_state(Arc::new(server));
     Ok(axum::serve(listener, router).await?)
 }
@@ -174,12 +176,38 @@ async fn infer(
         let error = json!({"error": "refused on purpose"});
         return (StatusCode::BAD_REQUEST, Json(error));
     }
-    let _lane = server.lanes.acquire().await;
-    let millis = server.args.fixed_ms + server.args.each_ms * server.batch;
-    tokio::time::sleep(Duration::from_millis(millis)).await;
+    server.compute().await;
     let output = json!({"name": "y", "datatype": "FP32", "shape": [1], "data": [1.0]});
     (
         StatusCode::OK,
         Json(json!({"model_name": "m", "outputs": [output]})),
     )
+}
+
+/// Completes a text, of as many tokens as asked for.
+async fn complete(
+    State(server): State<Arc<Server>>,
+    Json(request): Json<Value>,
+) -> (StatusCode, Json<Value>) {
+    let words = request["prompt"]
+        .as_str()
+        .map_or(0, |text| text.split(' ').count());
+    if request["model"] != "m" || request["max_tokens"] != 7 || words != 5 {
+        let error = json!({"error": {"message": "refused on purpose"}});
+        return (StatusCode::BAD_REQUEST, Json(error));
+    }
+    server.compute().await;
+    (
+        StatusCode::OK,
+        Json(json!({"choices": [{"index": 0, "text": "x", "finish_reason": "length"}]})),
+    )
+}
+
+impl Server {
+    /// Takes the time of a request.
+    async fn compute(&self) {
+        let _lane = self.lanes.acquire().await;
+        let millis = self.args.fixed_ms + self.args.each_ms * self.batch;
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+    }
 }

@@ -46,8 +46,10 @@ impl Placement {
         let values = self.values();
         let replaced = |argument: &String| {
             let placeholders = values.iter();
-            placeholders.fold(argument.clone(), |text, (name, _, value)| {
-                text.replace(name, value)
+            placeholders.fold(argument.clone(), |text, (name, variable, value)| {
+                // As Kubernetes replaces variables in a container's arguments.
+                let text = text.replace(name, value);
+                text.replace(&format!("$({variable})"), value)
             })
         };
         command.iter().map(replaced).collect()
@@ -77,11 +79,12 @@ mod tests {
             "{batch}x{concurrency}",
             "{\"c\": {cpu_millis}}",
             "{batch_wait_millis}ms",
+            "$(TETRIS_CONCURRENCY)",
         ];
         let command = command.map(str::to_owned);
         assert_eq!(
             placement.arguments(&command),
-            ["serve", "--port=99", "4x2", "{\"c\": 500}", "100ms"]
+            ["serve", "--port=99", "4x2", "{\"c\": 500}", "100ms", "2"]
         );
         assert!(
             placement

@@ -60,7 +60,7 @@ pub use model_profile::{
     ModelProfileSpec, ProfiledConfiguration, ProfiledGpu, ProfiledGpuLoad, ProfiledObject,
     is_resource_name, resource_name,
 };
-pub use oip::OipError;
+pub use oip::{OipError, Protocol};
 pub use plan::{RuledOut, SloBound, TOLERANCE_PERCENT, ruled_out};
 pub use session::{
     Event, Fate, Listener, ProfileError, ProfileRequest, SessionOutcome, profile, stored,

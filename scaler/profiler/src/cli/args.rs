@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use tetris_scaler_core::{GpuType, MAX_MEMORY_BYTES};
 
 use crate::latency::Percentile;
+use crate::oip::Protocol;
 use crate::setting::parse_cpus;
 
 /// Arguments of `profile`.
@@ -16,6 +17,12 @@ pub struct ProfileArgs {
     /// Name of the model in the inference protocol; needed unless --name or --list is given
     #[arg(long, value_name = "NAME", required_unless_present_any = ["list", "name"])]
     pub(super) model: Option<String>,
+    /// Protocol of the server
+    #[arg(long, value_name = "PROTOCOL", value_enum, default_value_t)]
+    pub(super) protocol: Protocol,
+    /// Number of new tokens of a completion, with --protocol openai
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(super) tokens: u32,
     /// Name of the profile [default: derived from the model's name]
     #[arg(long, value_name = "PROFILE")]
     pub(super) name: Option<String>,

@@ -17,6 +17,7 @@ pub use served::{PROFILE_PATH, RunState};
 use crate::database::ProfileDatabase;
 use crate::gpu::ProfileGpu;
 use crate::model_profile::{is_resource_name, resource_name};
+use crate::oip::Protocol;
 use crate::plan::SloBound;
 use crate::session::{ProfileRequest, SessionOutcome, profile, stored};
 use crate::setting::grid;
@@ -93,6 +94,8 @@ impl ProfileArgs {
         Ok(ProfileRequest {
             name,
             model,
+            protocol: self.protocol,
+            tokens: self.tokens,
             command: self.command.clone(),
             settings: grid(&self.cpus, &self.batch, &self.concurrency)?,
             bound: self.slo_millis.map(|millis| SloBound {
@@ -136,8 +139,16 @@ impl ProfileArgs {
         let body = std::fs::read(path).with_context(|| format!("cannot read `{shown}`"))?;
         let json: serde_json::Value =
             serde_json::from_slice(&body).with_context(|| format!("`{shown}` is not JSON"))?;
-        if !json.get("inputs").is_some_and(serde_json::Value::is_array) {
-            bail!("`{shown}` is not an inference request: expected an array `inputs`")
+        let is_right = match self.protocol {
+            Protocol::Inference => json.get("inputs").is_some_and(serde_json::Value::is_array),
+            Protocol::OpenAi => json.get("prompt").is_some(),
+        };
+        if !is_right {
+            let expected = match self.protocol {
+                Protocol::Inference => "an array `inputs`",
+                Protocol::OpenAi => "a `prompt`",
+            };
+            bail!("`{shown}` is not an inference request: expected {expected}")
         }
         Ok(Some(body))
     }

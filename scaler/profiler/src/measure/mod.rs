@@ -19,7 +19,7 @@ use crate::gpu::{Computed, MeasurementOnGpu, ProfileGpu};
 use crate::instance::{Confinement, Instance, InstanceError, MemoryProbe};
 use crate::load::{Amount, LoadError, Seen, drive};
 use crate::measurement::Measurement;
-use crate::oip::{OipClient, OipError, RequestShape, bodies};
+use crate::oip::{OipClient, OipError, Protocol, RequestShape, bodies, completions};
 use crate::setting::Setting;
 use crate::shared::{MappedObjects, SharedPart, SharedStore};
 
@@ -39,6 +39,7 @@ const VERIFY_TIME: Duration = Duration::from_secs(5);
 pub(crate) struct Bench {
     pub(crate) command: Vec<String>,
     pub(crate) model: String,
+    pub(crate) protocol: Protocol,
     pub(crate) bodies: Arc<Vec<Vec<u8>>>,
     pub(crate) store: Option<SharedStore>,
     pub(crate) hierarchy: Option<Hierarchy>,
@@ -52,8 +53,8 @@ pub(crate) struct Bench {
 /// Source of the requests.
 #[derive(Debug)]
 pub(crate) enum RequestSource {
-    /// Requests made from the model's metadata.
-    Metadata(RequestShape),
+    /// Requests made for the model, and for completions the number of new tokens.
+    Made(RequestShape, u32),
     /// One given request.
     Given(Vec<u8>),
 }
@@ -83,7 +84,10 @@ impl Bench {
         let asked = async {
             let made = match source {
                 RequestSource::Given(body) => vec![body.clone()],
-                RequestSource::Metadata(shape) => bodies(&client.metadata().await?, *shape)?,
+                RequestSource::Made(shape, tokens) => match client.protocol() {
+                    Protocol::Inference => bodies(&client.metadata().await?, *shape)?,
+                    Protocol::OpenAi => completions(&self.model, *shape, *tokens),
+                },
             };
             for body in &made {
                 client.checked_infer(body).await?;
@@ -227,7 +231,12 @@ impl Bench {
     }
 
     fn client(&self, instance: &Instance) -> Result<OipClient, OipError> {
-        OipClient::new(instance.port(), &self.model, self.amount.patience)
+        OipClient::new(
+            instance.port(),
+            &self.model,
+            self.protocol,
+            self.amount.patience,
+        )
     }
 
     fn place(

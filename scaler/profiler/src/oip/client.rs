@@ -1,11 +1,12 @@
-//! Client of the Open Inference Protocol v2 over HTTP.
+//! Client of a model server over HTTP.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use reqwest::{Client, Method, Response, Url};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use super::error::OipError;
 use super::metadata::ModelMetadata;
@@ -17,10 +18,23 @@ const MAX_ANSWER_BYTES: usize = 256 << 20;
 /// Maximum length of a server's error text in messages.
 const TOLD_CHARS: usize = 300;
 
+/// Protocol of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// The Open Inference Protocol v2
+    #[default]
+    Inference,
+    /// OpenAI's completions
+    #[value(name = "openai")]
+    OpenAi,
+}
+
 /// Client of one server and model. Clones share connections, which stay open.
 #[derive(Clone, Debug)]
 pub(crate) struct OipClient {
     http: Client,
+    protocol: Protocol,
     server_ready: Url,
     model: Url,
     model_ready: Url,
@@ -31,7 +45,12 @@ pub(crate) struct OipClient {
 impl OipClient {
     /// Creates a client for `model` of the server at `port` of this machine. `timeout` limits each
     /// request.
-    pub(crate) fn new(port: u16, model: &str, timeout: Duration) -> Result<Self, OipError> {
+    pub(crate) fn new(
+        port: u16,
+        model: &str,
+        protocol: Protocol,
+        timeout: Duration,
+    ) -> Result<Self, OipError> {
         // Another part of the process may have installed a provider; connections here are not
         // encrypted.
         let _installed = rustls::crypto::ring::default_provider().install_default();
@@ -44,13 +63,28 @@ impl OipClient {
             .tls_certs_only([])
             .build()
             .map_err(OipError::Client)?;
+        let of_model = |part: &[&str]| url(port, &[&["v2", "models", model], part].concat());
+        let (server_ready, model_ready, infer) = match protocol {
+            Protocol::Inference => (
+                url(port, &["v2", "health", "ready"])?,
+                of_model(&["ready"])?,
+                of_model(&["infer"])?,
+            ),
+            // A server lists the models that it serves; before, it does not answer or refuses.
+            Protocol::OpenAi => (
+                url(port, &["v1", "models"])?,
+                url(port, &["v1", "models"])?,
+                url(port, &["v1", "completions"])?,
+            ),
+        };
         Ok(Self {
             http,
-            server_ready: url(port, &["v2", "health", "ready"])?,
-            model: url(port, &["v2", "models", model])?,
-            model_ready: url(port, &["v2", "models", model, "ready"])?,
-            infer: url(port, &["v2", "models", model, "infer"])?,
-            statistics: url(port, &["v2", "models", model, "stats"])?,
+            protocol,
+            server_ready,
+            model_ready,
+            infer,
+            model: of_model(&[])?,
+            statistics: of_model(&["stats"])?,
         })
     }
 
@@ -60,6 +94,11 @@ impl OipClient {
             self.ask(Method::GET, url, None, MAX_METADATA_BYTES).await?;
         }
         Ok(())
+    }
+
+    /// Returns the server's protocol.
+    pub(crate) const fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// Fetches the model's inputs.
@@ -82,10 +121,11 @@ impl OipClient {
             .await
     }
 
-    /// Sends one inference and checks that its answer has outputs.
+    /// Sends one inference and checks that its answer has outputs, or choices.
     pub(crate) async fn checked_infer(&self, body: &[u8]) -> Result<(), OipError> {
         #[derive(Deserialize)]
         struct Answer {
+            #[serde(alias = "choices")]
             outputs: Vec<IgnoredAny>,
         }
         let answer = self.infer(body).await?;

@@ -40,7 +40,7 @@ pub enum OipError {
         max: usize,
     },
     /// An answer that does not follow the protocol.
-    #[error("the answer of {path} does not follow the Open Inference Protocol: {reason}")]
+    #[error("the answer of {path} does not follow the protocol: {reason}")]
     Malformed {
         /// Path of the request.
         path: String,

@@ -1,4 +1,4 @@
-//! Client of the Open Inference Protocol v2 over HTTP.
+//! Client of model servers over HTTP: of the Open Inference Protocol v2, or of OpenAI's completions.
 
 mod client;
 mod error;
@@ -6,5 +6,6 @@ mod metadata;
 mod request;
 
 pub(crate) use client::OipClient;
+pub use client::Protocol;
 pub use error::OipError;
-pub(crate) use request::{RequestShape, bodies};
+pub(crate) use request::{RequestShape, bodies, completions};

@@ -14,6 +14,24 @@ const WORDS: [&str; 8] = [
     "the", "model", "reads", "a", "sentence", "of", "some", "words",
 ];
 
+/// Makes bodies of completions: each of another text of `dynamic_size` words, and exactly `tokens` new tokens where the
+/// server knows `ignore_eos`.
+pub(crate) fn completions(model: &str, shape: RequestShape, tokens: u32) -> Vec<Vec<u8>> {
+    let mut random = StdRng::seed_from_u64(shape.seed);
+    let body = |_| {
+        let words = (0..shape.dynamic_size).map(|_| {
+            let at = random.random_range(0..WORDS.len());
+            WORDS.get(at).copied().unwrap_or_default()
+        });
+        let prompt = words.collect::<Vec<_>>().join(" ");
+        let body = json!({
+            "model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": true,
+        });
+        body.to_string().into_bytes()
+    };
+    (0..shape.count).map(body).collect()
+}
+
 /// Parameters of the requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestShape {

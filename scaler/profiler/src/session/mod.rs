@@ -211,6 +211,7 @@ impl Session<'_> {
         let mut bench = Bench {
             command: request.command.clone(),
             model: request.model.clone(),
+            protocol: request.protocol,
             bodies: Arc::default(),
             store,
             hierarchy: hierarchy(request, &cpus, tell)?,

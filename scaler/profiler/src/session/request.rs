@@ -9,7 +9,7 @@ use tetris_store_layout::Digest;
 use crate::gpu::ProfileGpu;
 use crate::machine::Machine;
 use crate::measure::RequestSource;
-use crate::oip::RequestShape;
+use crate::oip::{Protocol, RequestShape};
 use crate::plan::SloBound;
 use crate::setting::Setting;
 
@@ -23,6 +23,10 @@ pub struct ProfileRequest {
     pub name: String,
     /// Name of the model in the inference protocol.
     pub model: String,
+    /// Protocol of the server.
+    pub protocol: Protocol,
+    /// Number of new tokens of a completion.
+    pub tokens: u32,
     /// Command line of an instance, with its placeholders.
     pub command: Vec<String>,
     /// Settings to measure.
@@ -72,6 +76,9 @@ impl ProfileRequest {
             machine: &'a Machine,
             #[serde(skip_serializing_if = "Option::is_none")]
             gpu: Option<&'a ProfileGpu>,
+            /// Protocol and tokens of another one than the Open Inference Protocol.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            completions: Option<(Protocol, u32)>,
         }
         let json = serde_json::to_vec(&Identity {
             model: &self.model,
@@ -87,6 +94,8 @@ impl ProfileRequest {
             dynamic_size: self.dynamic_size,
             machine,
             gpu: self.gpu.as_ref(),
+            completions: (self.protocol != Protocol::default())
+                .then_some((self.protocol, self.tokens)),
         })?;
         Ok(Digest::of(&json).to_string())
     }
@@ -94,11 +103,14 @@ impl ProfileRequest {
     pub(super) fn source(&self) -> RequestSource {
         match &self.body {
             Some(body) => RequestSource::Given(body.clone()),
-            None => RequestSource::Metadata(RequestShape {
-                seed: self.seed,
-                count: REQUESTS_MADE,
-                dynamic_size: self.dynamic_size,
-            }),
+            None => RequestSource::Made(
+                RequestShape {
+                    seed: self.seed,
+                    count: REQUESTS_MADE,
+                    dynamic_size: self.dynamic_size,
+                },
+                self.tokens,
+            ),
         }
     }
 }

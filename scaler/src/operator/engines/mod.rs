@@ -31,7 +31,7 @@ pub struct ResolvedTemplate {
     pub version: String,
     /// The template.
     pub template: Result<Arc<CheckedTemplate>, EngineProblem>,
-    /// Protocol of the engine's server, if the profiler does not speak it.
+    /// Protocol of the engine's server, if it is not the Open Inference Protocol.
     pub other_protocol: Option<String>,
 }
 

@@ -26,7 +26,7 @@ pub struct EngineTemplate {
     tasks: BTreeSet<String>,
     /// Formats of weights that it loads.
     formats: BTreeSet<String>,
-    /// Protocol of the server, if it is not the Open Inference Protocol, which the profiler speaks.
+    /// Protocol of the server, if it is not the Open Inference Protocol.
     pub(super) other_protocol: Option<String>,
     /// The pod template.
     pods: Map<String, Value>,

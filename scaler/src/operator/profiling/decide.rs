@@ -48,7 +48,7 @@ pub(super) struct Facts<'a> {
     pub(super) profiling: &'a CheckedProfiling,
     /// Template of its pods, or the reason that there is none.
     pub(super) template: Result<Arc<CheckedTemplate>, EngineProblem>,
-    /// Protocol of its server, if the profiler does not speak it.
+    /// Protocol of its server, if it is not the Open Inference Protocol.
     pub(super) other_protocol: Option<&'a str>,
     /// Its Model, if it names one.
     pub(super) model: Option<&'a ServedModel>,
@@ -122,9 +122,10 @@ impl Facts<'_> {
     /// Writes for Jobs and measured profiles, and the state.
     fn measurement(&self, template: &CheckedTemplate) -> (Vec<Action>, ProfilingState) {
         let none = Vec::new;
-        if let Some(protocol) = self.other_protocol {
+        let speaks_openai = self.other_protocol == Some("openai");
+        if let Some(protocol) = self.other_protocol.filter(|_| !speaks_openai) {
             let message = format!(
-                "the profiler measures servers of the Open Inference Protocol, and the engine speaks {protocol}: the function keeps what its template requests; name a measured profile in spec.profile, if there is one"
+                "the profiler speaks the Open Inference Protocol and OpenAI's, and the engine speaks {protocol}: the function keeps what its template requests; name a measured profile in spec.profile, if there is one"
             );
             return (none(), ProfilingState::failed(NOT_MEASURABLE, message));
         }
@@ -149,6 +150,7 @@ impl Facts<'_> {
             template,
             installer,
             model_content: description.map(|description| description.content.as_str()),
+            speaks_openai,
             default_cpus: &cpus,
             machine: machine.as_deref(),
         };

@@ -31,6 +31,9 @@ const EXTRA_SECONDS: u64 = 600;
 const KEPT_SECONDS: u64 = 1_800;
 const DEFAULT_BATCH: [u32; 4] = [1, 2, 4, 8];
 const DEFAULT_CONCURRENCY: [u32; 2] = [1, 2];
+/// Of servers that batch by themselves, as those of OpenAI's protocol: requests at once.
+const BATCHED_ALREADY: [u32; 1] = [1];
+const AT_ONCE: [u32; 4] = [1, 2, 4, 8];
 /// Fields of the container that make no sense for the profiler.
 const DROPPED: [&str; 6] = [
     "ports",
@@ -62,6 +65,8 @@ pub(super) struct JobInput<'a> {
     pub(super) installer: &'a Value,
     /// Digest of the model's files, if there is a Model.
     pub(super) model_content: Option<&'a str>,
+    /// True if the server speaks OpenAI's protocol.
+    pub(super) speaks_openai: bool,
     /// Numbers of CPUs to measure, where the function names none.
     pub(super) default_cpus: &'a [u32],
     /// Type of the machine to measure on; `None` if nodes have no label for it.
@@ -191,10 +196,15 @@ impl Grid {
         let chosen =
             |list: &[u32], default: &[u32]| if list.is_empty() { default } else { list }.to_vec();
         let profiling = input.profiling;
+        let (batch, concurrency) = if input.speaks_openai {
+            (&BATCHED_ALREADY[..], &AT_ONCE[..])
+        } else {
+            (&DEFAULT_BATCH[..], &DEFAULT_CONCURRENCY[..])
+        };
         Self {
             cpus: chosen(&profiling.cpus, input.default_cpus),
-            batch: chosen(&profiling.batch, &DEFAULT_BATCH),
-            concurrency: chosen(&profiling.concurrency, &DEFAULT_CONCURRENCY),
+            batch: chosen(&profiling.batch, batch),
+            concurrency: chosen(&profiling.concurrency, concurrency),
         }
     }
 }
@@ -216,10 +226,19 @@ fn content(input: &JobInput<'_>, container: &Value, instance: &[String], grid: &
         input.model_content,
         [&grid.cpus, &grid.batch, &grid.concurrency],
         [function.slo.us(), u64::from(function.percentile)],
+        input.speaks_openai,
         input.machine,
     ]);
     let digest = Digest::of(text.to_string().as_bytes()).to_string();
     digest.chars().take(10).collect()
+}
+
+/// Removes the variable that the profiler sets for each server, so that the kubelet leaves references to it alone.
+fn leave_port(container: &mut Value) {
+    list(container, &[], "env").retain(|variable| {
+        let name = variable.get("name").and_then(Value::as_str);
+        name != Some("TETRIS_PORT")
+    });
 }
 
 /// Makes the container run the profiler, which runs `instance`.
@@ -230,11 +249,17 @@ fn fill(container: &mut Value, input: &JobInput<'_>, instance: Vec<String>, grid
         texts.collect::<Vec<_>>().join(",")
     };
     let (seconds, budget) = (SECONDS, input.profiling.minutes * 60);
+    let protocol = if input.speaks_openai {
+        "openai"
+    } else {
+        "inference"
+    };
     let slo_millis = function.slo.us().div_ceil(1_000);
     let arguments = [
         "profile".to_owned(),
         format!("--serve=0.0.0.0:{PORT}"),
         format!("--model={}", model_name(function)),
+        format!("--protocol={protocol}"),
         "--name=profile".to_owned(),
         format!("--cpus={}", joined(&grid.cpus)),
         format!("--batch={}", joined(&grid.batch)),
@@ -271,6 +296,7 @@ fn fill(container: &mut Value, input: &JobInput<'_>, instance: Vec<String>, grid
     });
     fields.insert("resources".to_owned(), resources);
     mount(container);
+    leave_port(container);
     list(container, &[], "volumeMounts").push(json!({"name": VOLUME, "mountPath": FOLDER}));
 }
 

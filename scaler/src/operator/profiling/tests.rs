@@ -52,7 +52,7 @@ fn function() -> Value {
                 "containers": [
                     {
                         "name": "server", "image": "server:1", "command": ["serve"], "args": ["--fast"],
-                        "env": [{"name": "MODE", "value": "x"}],
+                        "env": [{"name": "MODE", "value": "x"}, {"name": "TETRIS_PORT", "value": "8000"}],
                         "ports": [{"containerPort": 8000}],
                         "readinessProbe": {"httpGet": {"path": "/", "port": 8000}},
                         "resources": {"requests": {"cpu": "1500m", "memory": "3Gi"}},
@@ -289,7 +289,20 @@ fn the_job_runs_the_profiler_beside_the_container_and_nothing_else() {
         json!({"cpu": "2", "memory": (6_u64 << 30).to_string()})
     );
     assert_eq!(server["resources"]["limits"]["cpu"], "3");
+    assert_eq!(server["env"], json!([{"name": "MODE", "value": "x"}]));
     assert!(server.get("ports").is_none() && server.get("readinessProbe").is_none());
+}
+
+#[test]
+fn servers_that_batch_by_themselves_are_measured_by_completions() {
+    let mut world = World::new();
+    world.other_protocol = Some("openai");
+    world.step("f");
+    let container = &world.job()["spec"]["template"]["spec"]["containers"][0];
+    let arguments = container["args"].as_array().unwrap();
+    for expected in ["--protocol=openai", "--batch=1", "--concurrency=1,2,4,8"] {
+        assert!(arguments.contains(&expected.into()), "{arguments:?}");
+    }
 }
 
 #[test]
@@ -499,7 +512,7 @@ fn what_cannot_be_measured_says_why_and_keeps_its_assumed_profile() {
     let container = &mut world.functions.get_mut("f").unwrap()["template"]["spec"]["containers"][0];
     container.as_object_mut().unwrap().remove("command");
     assert_eq!(world.step("f"), "NoCommand");
-    world.other_protocol = Some("openai");
+    world.other_protocol = Some("grpc");
     assert_eq!(world.step("f"), "NotMeasurable");
     assert!(world.jobs.is_empty());
     assert!(world.profiles.contains_key(&key("f")));

@@ -1,5 +1,6 @@
 //! Tests of the profiler as a process, on servers with a known law (`examples/oip-server.rs`).
 
+mod completions;
 mod failures;
 mod interruption;
 mod law;
