@@ -37,7 +37,7 @@ async fn watches_that_end_are_taken_up_again() {
     });
     world
         .until("all watches are back", |state| {
-            watches(state) == before.0 + 9
+            watches(state) == before.0 + 13
         })
         .await;
     world.loads.set("f", 450.0);
@@ -59,8 +59,8 @@ async fn watches_that_end_are_taken_up_again() {
     });
     world
         .until("all is listed again", |state| {
-            // All pods, and those of models.
-            lists(state, "pods") == before.1 + 2
+            // All pods, those of models, and those that measure.
+            lists(state, "pods") == before.1 + 3
                 && lists(state, "inferencefunctions") == before.2 + 1
         })
         .await;

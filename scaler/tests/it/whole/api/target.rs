@@ -63,6 +63,7 @@ impl Target {
             "models" => ("tetris.dev/v1alpha1", "Model"),
             "deployments" => ("apps/v1", "Deployment"),
             "daemonsets" => ("apps/v1", "DaemonSet"),
+            "jobs" => ("batch/v1", "Job"),
             "podtemplates" => ("v1", "PodTemplate"),
             "leases" => ("coordination.k8s.io/v1", "Lease"),
             "events" => ("events.k8s.io/v1", "Event"),
