@@ -58,13 +58,44 @@ pub(crate) fn own_bytes(processes: &[u32]) -> u64 {
         .saturating_mul(1_024)
 }
 
-/// Returns the anonymous memory of a process with its page tables, in bytes, by counters that may lag by some pages for
-/// each thread.
-pub(crate) fn anonymous_bytes(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    kib(&status, "RssAnon:")
-        .saturating_add(kib(&status, "VmPTE:"))
-        .saturating_mul(1_024)
+/// Counters of a process's resident memory at one moment, in KiB. They may lag by some pages for each thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    anonymous: u64,
+    /// Pages of files and of shared memory.
+    mapped: u64,
+    /// Largest sum of both so far, by the kernel.
+    peak: u64,
+    page_tables: u64,
+}
+
+impl Counters {
+    /// Reads the counters of a process; all are 0 if it has gone.
+    pub(crate) fn of(process: u32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{process}/status"));
+        Self::read(&status.unwrap_or_default())
+    }
+
+    fn read(status: &str) -> Self {
+        Self {
+            anonymous: kib(status, "RssAnon:"),
+            mapped: kib(status, "RssFile:").saturating_add(kib(status, "RssShmem:")),
+            peak: kib(status, "VmHWM:"),
+            page_tables: kib(status, "VmPTE:"),
+        }
+    }
+
+    /// Returns the most anonymous memory with page tables since the counters `before`, in bytes. A peak between the two is
+    /// the kernel's, less what was mapped at both ends.
+    pub(crate) fn most_since(self, before: Self) -> u64 {
+        let between = if self.peak > before.peak {
+            self.peak.saturating_sub(self.mapped.min(before.mapped))
+        } else {
+            0
+        };
+        let most = self.anonymous.max(between);
+        most.saturating_add(self.page_tables).saturating_mul(1_024)
+    }
 }
 
 fn kib(text: &str, key: &str) -> u64 {
@@ -112,7 +143,22 @@ mod tests {
         assert_eq!(kib("VmPTE:", "VmPTE:"), 0);
         let bytes = own_bytes(&[std::process::id()]);
         assert!(bytes > 10_000, "{bytes}");
-        let bytes = anonymous_bytes(std::process::id());
+        let bytes = Counters::of(std::process::id()).most_since(Counters::default());
         assert!(bytes > 10_000, "{bytes}");
+    }
+
+    #[test]
+    fn a_peak_between_two_looks_is_the_kernels_less_what_was_mapped() {
+        let status = |anonymous, file, shared, peak| {
+            Counters::read(&format!(
+                "VmHWM: {peak} kB\nRssAnon: {anonymous} kB\nRssFile: {file} kB\nRssShmem: {shared} kB\nVmPTE: 1 kB\n"
+            ))
+        };
+        let before = status(100, 40, 0, 140);
+        // Weights were unpacked, and then mapped from the store.
+        let after = status(60, 50, 90, 540);
+        assert_eq!(after.most_since(before), (500 + 1) * 1_024);
+        assert_eq!(after.most_since(after), (60 + 1) * 1_024);
+        assert_eq!(before.most_since(Counters::default()), (140 + 1) * 1_024);
     }
 }

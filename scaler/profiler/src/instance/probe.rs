@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cgroup::Cgroup;
-use crate::processes;
+use crate::processes::{self, Counters};
 
 /// Interval between two looks for the processes of a group, and at the memory that several share, for which the kernel
 /// walks all their page tables.
@@ -33,6 +33,8 @@ struct GroupLook {
     processes: Vec<u32>,
     /// Private memory of all of them, in bytes.
     own_bytes: u64,
+    /// Last counters, of a process that is alone.
+    counters: Counters,
 }
 
 impl MemoryProbe {
@@ -68,19 +70,24 @@ impl GroupProbe {
         let is_old = |look: &GroupLook| look.at.elapsed() >= LOOK_AT_GROUP_EVERY;
         if last.as_ref().is_none_or(is_old) {
             let processes = processes::of_group(self.group);
+            let before = last.take().filter(|look| look.processes == processes);
             *last = Some(GroupLook {
                 at: Instant::now(),
                 own_bytes: processes::own_bytes(&processes),
+                counters: before.map(|look| look.counters).unwrap_or_default(),
                 processes,
             });
         }
-        match last.as_ref() {
-            None => 0,
-            Some(look) => match look.processes.as_slice() {
-                // Its counters cost nothing, so that short peaks are seen, as of a start that unpacks weights.
-                [only] => processes::anonymous_bytes(*only).max(look.own_bytes),
-                _ => look.own_bytes,
-            },
-        }
+        let Some(look) = last.as_mut() else {
+            return 0;
+        };
+        // Its counters cost nothing, so that short peaks are seen, as of a start that unpacks weights.
+        let [only] = look.processes.as_slice() else {
+            return look.own_bytes;
+        };
+        let counters = Counters::of(*only);
+        let most = counters.most_since(look.counters);
+        look.counters = counters;
+        most.max(look.own_bytes)
     }
 }
