@@ -4,7 +4,8 @@ use crate::command::BATCH_WAIT_MILLIS;
 use crate::database::StoredProfile;
 use crate::measurement::Measurement;
 use crate::model_profile::{
-    API_VERSION, KIND, Measured, Metadata, ModelProfileManifest, ModelProfileSpec, ProfiledGpuLoad,
+    API_VERSION, KIND, Measured, Metadata, ModelProfileManifest, ModelProfileSpec,
+    ProfiledConfiguration, ProfiledGpuLoad,
 };
 use crate::plan::RuledOut;
 use crate::setting::Setting;
@@ -50,6 +51,21 @@ impl SessionOutcome {
             .count()
     }
 
+    /// Returns the configurations of the resource. Private memory that was not verified is the largest of all: a start needs
+    /// about as much in each, and its short peak is seen in some only.
+    fn configurations(&self) -> Vec<ProfiledConfiguration> {
+        let unverified = self.measured().filter(|measured| !measured.verified);
+        let largest = unverified.map(|measured| measured.own_bytes).max();
+        let all = self.measured().map(|measured| {
+            let mut profiled = measured.profiled();
+            if let Some(largest) = largest.filter(|_| !measured.verified) {
+                profiled.own_bytes = largest;
+            }
+            profiled
+        });
+        all.collect()
+    }
+
     /// Returns the loads of `bytes` to the types of GPUs whose rate is known.
     fn gpu_loads(&self, bytes: u64) -> Vec<ProfiledGpuLoad> {
         let mut loads: Vec<ProfiledGpuLoad> = Vec::new();
@@ -83,7 +99,7 @@ impl SessionOutcome {
             },
             spec: ModelProfileSpec {
                 model: profile.model.clone(),
-                configurations: self.measured().map(Measurement::profiled).collect(),
+                configurations: self.configurations(),
                 gpus: self.gpu_loads(profile.shared.bytes()),
                 objects,
                 unlisted_bytes,

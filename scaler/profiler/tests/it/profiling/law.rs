@@ -164,3 +164,27 @@ fn on_a_gpu_the_time_of_a_batch_is_what_the_server_tells() {
     let alone = case.run(&["--gpu-own-bytes", "300"], &[]);
     assert!(stderr(&alone).contains("--gpu-type"), "{}", stderr(&alone));
 }
+
+#[test]
+fn without_a_cgroup_all_configurations_have_the_largest_memory() {
+    let case = Case::new();
+    let options = [
+        "--cpus",
+        "1",
+        "--batch",
+        "1",
+        "--concurrency",
+        "1,2",
+        "--cgroup-parent",
+        "no/such/cgroup",
+    ];
+    let profile = case.profile(&options, &["--own-mib", "50", "--thread-mib", "40"]);
+    let own: Vec<u64> = profile
+        .spec
+        .configurations
+        .iter()
+        .map(|entry| entry.own_bytes >> 20)
+        .collect();
+    assert_eq!(own.len(), 2);
+    assert!(own[0] == own[1] && own[0] >= 50 + 80 + 64, "{own:?}");
+}
