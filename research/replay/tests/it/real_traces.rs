@@ -54,7 +54,9 @@ fn each_format_is_replayed_and_named() {
     ] {
         let output = replay(name, &[]);
         assert!(output.status.success(), "{}", text(output.stderr));
+        // Lines end where the path of the file lets them.
         let report = text(output.stdout);
+        let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             report.contains(&format!("({label}), minutes 0 to 9, ")),
             "{report}"
