@@ -51,7 +51,7 @@ impl SessionOutcome {
             .count()
     }
 
-    /// Returns the configurations of the resource. Private memory that was not verified is the largest of all: a start needs
+    /// Returns the configurations of the resource. Unverified private memory is the largest of all: a start needs
     /// about as much in each, and its short peak is seen in some only.
     fn configurations(&self) -> Vec<ProfiledConfiguration> {
         let unverified = self.measured().filter(|measured| !measured.verified);

@@ -179,12 +179,15 @@ fn without_a_cgroup_all_configurations_have_the_largest_memory() {
         "no/such/cgroup",
     ];
     let profile = case.profile(&options, &["--own-mib", "50", "--thread-mib", "40"]);
-    let own: Vec<u64> = profile
+    let bytes: Vec<u64> = profile
         .spec
         .configurations
         .iter()
         .map(|entry| entry.own_bytes >> 20)
         .collect();
-    assert_eq!(own.len(), 2);
-    assert!(own[0] == own[1] && own[0] >= 50 + 80 + 64, "{own:?}");
+    assert_eq!(bytes.len(), 2);
+    assert!(
+        bytes[0] == bytes[1] && bytes[0] >= 50 + 80 + 64,
+        "{bytes:?}"
+    );
 }
