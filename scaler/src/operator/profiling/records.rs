@@ -70,7 +70,6 @@ impl JobRecord {
 pub(crate) struct RunPod {
     pub(super) key: Key,
     pub(super) function: String,
-    pub(super) content: String,
     /// Uid of the Job that controls it.
     pub(super) job: Option<String>,
     /// Its address while its container runs.
@@ -107,7 +106,6 @@ impl RunPod {
         Some(Self {
             key: Key::new(pod.namespace().unwrap_or_default(), pod.name_any()),
             function: label(labels::PROFILING)?,
-            content: label(labels::MEASURED_CONTENT).unwrap_or_default(),
             job: job.map(|job| job.uid.clone()),
             address: address.filter(|_| phase == Some("Running")),
             message: messages
