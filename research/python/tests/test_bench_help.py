@@ -10,6 +10,7 @@ NEEDED = {
     "": ("torch",),
     ".engines": (),
     ".gpu": ("torch",),
+    ".instances": ("tetris_instance", "torch", "transformers", "onnxruntime", "onnx"),
     ".onnx": ("numpy", "onnxruntime", "onnx"),
     ".tracing": ("torch",),
     ".warmth": ("torch",),

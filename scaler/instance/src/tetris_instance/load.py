@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from tetris_instance.cpus import threads_per_worker
@@ -25,6 +26,10 @@ def load(options: Options) -> Engine:
         from tetris_instance.engines.torch_encoder import TorchEncoder
 
         return TorchEncoder(path, options.task, threads)
+    if _has_safetensors(path) and (options.engine == "auto" or not any(path.glob("*.onnx"))):
+        from tetris_instance.engines.onnx_encoder import OnnxEncoder
+
+        return OnnxEncoder(path, options.task, options.onnx_weights, threads, options.concurrency)
     from tetris_instance.engines.onnx_graph import OnnxGraph
 
     return OnnxGraph(_onnx_file(path), options.onnx_weights, threads, options.concurrency, options.dimensions)
@@ -33,7 +38,16 @@ def load(options: Options) -> Engine:
 def _engine_for(path: Path) -> str:
     if not path.exists():
         raise ConfigurationError(f"--model-path is {path}, which does not exist")
-    return "torch" if (path / "config.json").is_file() and any(path.glob("*.safetensors")) else "onnxruntime"
+    if not _has_safetensors(path):
+        return "onnxruntime"
+    from tetris_instance.engines.onnx_encoder import serves
+
+    # ONNX Runtime takes a tenth of PyTorch's memory, and starts in a tenth of its time.
+    return "onnxruntime" if find_spec("onnxruntime") and serves(path) else "torch"
+
+
+def _has_safetensors(path: Path) -> bool:
+    return (path / "config.json").is_file() and any(path.glob("*.safetensors"))
 
 
 def _onnx_file(path: Path) -> Path:

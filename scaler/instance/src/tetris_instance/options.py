@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TypeVar, get_args
 
 from tetris_instance.cpus import available_cpus
-from tetris_instance.engines.onnx_graph import Weights
-from tetris_instance.engines.torch_encoder import TASKS, Task
+from tetris_instance.engines.encoder import TASKS, Task
+from tetris_instance.engines.onnx_session import Weights
 from tetris_instance.errors import ConfigurationError, shown
 
 ENGINES = ("auto", "torch", "onnxruntime")

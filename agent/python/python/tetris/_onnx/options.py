@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import onnxruntime
@@ -104,13 +106,15 @@ class SessionOptions(onnxruntime.SessionOptions):
         attributes = {name: str(getattr(self, name)) for name in _GRAPH_ATTRIBUTES if hasattr(self, name)}
         return json.dumps([attributes, self._entries, self._free_dimensions], sort_keys=True)
 
-    def plain_copy(self) -> onnxruntime.SessionOptions:
-        """A new :class:`onnxruntime.SessionOptions` with the same settings, except for those in :attr:`opaque`."""
+    def plain_copy(self, entries: Mapping[str, str]) -> onnxruntime.SessionOptions:
+        """A new :class:`onnxruntime.SessionOptions` with the same settings, except for those in :attr:`opaque`, and for
+        these entries."""
         copy = onnxruntime.SessionOptions()
         for name in _ATTRIBUTES:
             if hasattr(self, name) and getattr(copy, name) != getattr(self, name):
                 setattr(copy, name, getattr(self, name))
-        for key, value in self._entries.items():
+        # ONNX Runtime warns of an entry that is set twice.
+        for key, value in {**self._entries, **entries}.items():
             copy.add_session_config_entry(key, value)
         for kind, name, size in self._free_dimensions:
             getattr(copy, f"add_free_dimension_override_by_{kind}")(name, size)
@@ -155,19 +159,24 @@ def entry(options: onnxruntime.SessionOptions | None, key: str) -> str:
         return ""
 
 
-def copy(options: onnxruntime.SessionOptions | None) -> onnxruntime.SessionOptions:
-    """Options with the same settings, which may be changed without the caller's noticing.
+def copy(
+    options: onnxruntime.SessionOptions | None, entries: Mapping[str, str] = MappingProxyType({})
+) -> onnxruntime.SessionOptions:
+    """Options with the same settings but for `entries`, which may be changed without the caller's noticing.
 
     ONNX Runtime has no separate copy. A session has one of the options it was made from, so an empty session is
     made, which is never initialized. Custom operators and providers that were added to the options are not in it.
     """
-    if options is None:
-        return onnxruntime.SessionOptions()
     if isinstance(options, SessionOptions) and not options.opaque:
-        return options.plain_copy()
+        return options.plain_copy(entries)
     from onnxruntime.capi import _pybind_state
 
-    return _pybind_state.InferenceSession(options, _EMPTY_MODEL, False, False).session_options
+    copied = onnxruntime.SessionOptions()
+    if options is not None:
+        copied = _pybind_state.InferenceSession(options, _EMPTY_MODEL, False, False).session_options
+    for key, value in entries.items():
+        copied.add_session_config_entry(key, value)
+    return copied
 
 
 #: ir_version 8, opset 13, a graph of the name "e" with neither nodes nor inputs: the least that is a model.

@@ -178,9 +178,7 @@ class Request:
             return self.options
         if session_options.has_providers(self.options):
             raise Unsupported("options with providers of their own, which would have to be copied")
-        options = session_options.copy(self.options)
-        for key, value in entries.items():
-            options.add_session_config_entry(key, value)
+        options = session_options.copy(self.options, entries)
         if self.weights == "optimized":
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # they have run
         return options

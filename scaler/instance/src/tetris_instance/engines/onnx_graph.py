@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 
 from tetris_instance.engines import ModelBytes
+from tetris_instance.engines.onnx_session import Weights, session
 from tetris_instance.engines.onnx_signature import signature_of
 from tetris_instance.engines.tokens import tokenizer_beside
-from tetris_instance.errors import ConfigurationError
 from tetris_instance.tensors import DATATYPES, Array, Tensors
 
-#: Sharing modes of a session: see :mod:`tetris.onnxruntime`.
-Weights = Literal["prepacked", "unpacked", "private_prepacked", "optimized"]
 #: Default of a variable size in the warm-up.
 _EXAMPLE_SIZE = 16
 #: Maximum number of tokens of a text if the folder does not specify it.
@@ -40,7 +37,7 @@ class OnnxGraph:
 
     def __init__(self, path: Path, weights: Weights, threads: int, workers: int, dimensions: Mapping[str, int]) -> None:
         self._path = path
-        self._session = _session(path, weights, threads, workers)
+        self._session = session(path, weights, threads, workers)
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         self.signature = signature_of(inputs, outputs)
         self._names = [spec.name for spec in self.signature.outputs]
@@ -91,26 +88,6 @@ class OnnxGraph:
             name: _encoded(array) if array.dtype == np.object_ else array
             for name, array in zip(self._names, found, strict=True)
         }
-
-
-def _session(path: Path, weights: Weights, threads: int, workers: int) -> Any:
-    try:
-        from tetris.onnxruntime import InferenceSession, SessionOptions
-    except ImportError as error:
-        raise ConfigurationError(
-            f"the engine onnxruntime needs ONNX Runtime ({error}): pip install 'tetris-instance[onnxruntime]'"
-        ) from error
-    options = SessionOptions()
-    # Workers compute themselves, and the session's threads help them. The total is workers times
-    # threads, so the session has the threads beyond the workers; its own count includes one worker.
-    options.intra_op_num_threads = workers * (threads - 1) + 1
-    options.inter_op_num_threads = 1
-    # Spinning threads would take the quota of computing ones.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        return InferenceSession(path, options, providers=["CPUExecutionProvider"], weights=weights)
-    except Exception as error:
-        raise ConfigurationError(f"{path}: ONNX Runtime cannot load it: {error}") from error
 
 
 def _bytes_of_files(path: Path) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tetris_instance.engines.torch_encoder import Task, TorchEncoder
+from tetris_instance.engines.encoder import Task
+from tetris_instance.engines.torch_encoder import TorchEncoder
 from tetris_instance.errors import ConfigurationError, shown
 from tetris_instance.executor.device import Device
 from tetris_instance.executor.model import ServedModel
