@@ -12,7 +12,8 @@ pub struct Platform {
     pub window_s: u64,
     /// Steady time after which instances may be replaced, in seconds. The operator's default.
     pub consolidate_after_s: u64,
-    /// Cost of CPU in sharing-aware plans, in bytes per millicore. The operator's default.
+    /// Cost of CPU (alpha) in plans of DTS, of the exact program and of sharing-aware, in bytes per
+    /// millicore. The operator's default.
     pub alpha_bytes_per_millicore: u64,
     /// Headroom that remains after a release, in percent. The operator's default.
     pub keep_percent: u64,

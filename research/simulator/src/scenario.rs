@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use tetris_scaler_core::{FieldError, Rate};
+use tetris_scaler_core::{FieldError, MAX_ALPHA, Rate};
 
 use crate::catalog::{Application, ModelAssumptions};
 use crate::cluster::MAX_NODES;
@@ -130,6 +130,8 @@ impl Assumptions {
         check("neighbors_permille", platform.neighbors_permille, 0, 10_000)?;
         check("copied_permille", platform.copied_permille, 0, 1_000)?;
         check("photons_cpu_millis", platform.photons_cpu_millis, 1, 64_000)?;
+        let alpha = platform.alpha_bytes_per_millicore;
+        check("alpha_bytes_per_millicore", alpha, 0, MAX_ALPHA)?;
         check("load_permille", models.load_permille, 0, 100_000)?;
         check("ss_load", models.ss_load, 0, 100)?;
         check("qa_text_load", models.qa_text_load, 0, 100)?;

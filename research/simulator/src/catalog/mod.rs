@@ -16,6 +16,7 @@
 mod application;
 mod assumptions;
 mod model;
+mod table4;
 
 use tetris_scaler_core::{ModelTensors, Profile, Slo};
 use tetris_store_layout::ObjectId;
@@ -25,6 +26,7 @@ use crate::error::SimulationError;
 pub use application::Application;
 pub use assumptions::ModelAssumptions;
 pub use model::{BATCHES, CPU_MILLIS, MB, MODELS, PaperModel, THREADS};
+pub use table4::{PrivateFrom, TABLE_4, TableModel};
 
 /// Megabytes of Resnet152 that both variants share: all but the dense layer, 2,048 x 1,000 weights
 /// of four bytes.

@@ -7,6 +7,7 @@ pub mod html;
 pub mod reproduce;
 pub mod sweep_html;
 pub mod sweep_text;
+pub mod tetris_text;
 pub mod text;
 pub mod tidal_text;
 pub mod torpor_text;

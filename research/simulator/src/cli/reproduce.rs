@@ -1,20 +1,26 @@
-//! Commands that repeat the evaluation of other papers.
+//! Commands that repeat the evaluation of papers.
 
 use std::io::{self, Write as _};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
+use tetris_scaler_core::MAX_ALPHA;
+use tetris_scaler_simulator::evaluation::{self, ALPHAS, LONGEST_S, MIN_SECONDS, TetrisGrid};
 use tetris_scaler_simulator::gpu::gpu_faas::{self, FaasGrid, Popularity};
 use tetris_scaler_simulator::gpu::tidal::{self, TidalGrid};
 use tetris_scaler_simulator::gpu::torpor::{self, TorporGrid};
 use tetris_simulation::ReportFormat;
 
-use super::{gpu_faas_text, tidal_text, torpor_text};
+use super::{gpu_faas_text, tetris_text, tidal_text, torpor_text};
 
 /// A paper to repeat.
 #[derive(Debug, Subcommand)]
 pub enum Reproduce {
+    /// Repeat the evaluation of Tetris, figures 9 to 14, over the 21 models of its table 4
+    #[command(name = "reproduce-tetris")]
+    Tetris(TetrisArgs),
     /// Repeat the evaluation of GPU-FaaS: LB, LALB and LALBO3 on 12 GPUs
     #[command(name = "reproduce-gpu-faas")]
     GpuFaas(GpuFaasArgs),
@@ -24,6 +30,37 @@ pub enum Reproduce {
     /// Repeat TIDAL's evaluation with traces (figure 19): sixteen functions on eight GPUs
     #[command(name = "reproduce-tidal")]
     Tidal(TidalArgs),
+}
+
+/// Arguments of `reproduce-tetris`.
+#[derive(Debug, Args)]
+pub struct TetrisArgs {
+    /// Length of each run in seconds; those of figure 14b have a sixth, at least 60
+    #[arg(long, default_value_t = TetrisGrid::default().seconds, value_parser = clap::value_parser!(u64).range(MIN_SECONDS..=LONGEST_S))]
+    seconds: u64,
+    /// Seed of requests, latencies and orders of tensors
+    #[arg(long, value_name = "N", default_value_t = TetrisGrid::default().seed)]
+    seed: u64,
+    /// Costs of CPU in figure 12 beside zero, in bytes per millicore, separated by commas
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', default_values_t = ALPHAS, value_parser = clap::value_parser!(u64).range(..=MAX_ALPHA))]
+    alphas: Vec<u64>,
+    /// Time to measure one configuration of a model (figure 14c)
+    #[arg(long, value_name = "SECONDS", default_value = "12.5", value_parser = seconds)]
+    seconds_per_configuration: Duration,
+    /// Format of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
+}
+
+/// Parses a number of seconds with decimals, from a millisecond to a day.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds")?;
+    let time = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
+    if range.contains(&time) {
+        return Ok(time);
+    }
+    Err("expected 0.001 to 86400 seconds".to_owned())
 }
 
 /// Arguments of `reproduce-gpu-faas`.
@@ -97,9 +134,21 @@ impl Reproduce {
     ///
     /// # Errors
     ///
-    /// Fails if standard output cannot be written.
-    pub fn run(&self, progress: &dyn Fn(usize, usize)) -> Result<()> {
+    /// Fails if a parameter is out of range, or if standard output cannot be written.
+    pub fn run(&self, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<()> {
         match self {
+            Self::Tetris(args) => {
+                let grid = TetrisGrid {
+                    seconds: args.seconds,
+                    seed: args.seed,
+                    alphas: TetrisGrid::with_zero(&args.alphas),
+                    ms_per_configuration: args.seconds_per_configuration.as_millis() as u64,
+                };
+                let start = Instant::now();
+                let clock = || start.elapsed().as_micros() as u64;
+                let report = evaluation::reproduce(grid, &clock, progress).context("simulating")?;
+                print(args.format, &report, tetris_text::report)
+            }
             Self::GpuFaas(args) => {
                 let report = gpu_faas::reproduce(FaasGrid {
                     minutes: args.minutes,

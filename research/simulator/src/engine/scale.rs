@@ -77,7 +77,7 @@ impl Simulation<'_> {
             what,
             residual,
             &mut self.cluster,
-            self.scenario.assumptions.platform.photons_cpu_millis,
+            &self.scenario.assumptions.platform,
         )?;
         self.counts.unplaced += started.unplaced;
         for start in started.starts {

@@ -7,11 +7,12 @@ mod photons;
 use std::fmt;
 
 use serde::Serialize;
-use tetris_scaler_core::{Rate, Selection, SloTooTight, Weights, dts, solve};
+use tetris_scaler_core::{MemoryTerm, Rate, Selection, SloTooTight, Weights, dts, solve};
 
 use crate::catalog::Function;
 use crate::cluster::{Cluster, Loads, Sharing};
 use crate::error::SimulationError;
+use crate::platform::Platform;
 
 pub(crate) use nodes::best_score;
 
@@ -136,23 +137,25 @@ pub struct Started {
 
 /// Starts instances of one function for `residual`. [`Policy::SharingAware`] normally uses
 /// [`decide`](tetris_scaler_core::decide) for all functions at once; here it equals
-/// [`Policy::Exact`]. `photons_cpu_millis` is the CPU that [`Policy::Photons`] gives a thread.
+/// [`Policy::Exact`]. `platform` has the CPU that [`Policy::Photons`] gives a thread, and the cost of
+/// CPU in the policies after it.
 ///
 /// # Errors
 ///
-/// Fails if the policy has no configuration that meets the objective.
+/// Fails if the policy has no configuration that meets the objective, or if the cost of CPU is out of
+/// range.
 pub fn scale_out(
     policy: Policy,
     function: &Function,
     residual: Rate,
     cluster: &mut Cluster,
-    photons_cpu_millis: u64,
+    platform: &Platform,
 ) -> Result<Started, SimulationError> {
-    let weights = Weights::PAPER;
+    let weights = Weights::try_new(platform.alpha_bytes_per_millicore, MemoryTerm::Whole)?;
     let (profile, slo) = (&function.profile, function.slo);
     let selection = match policy {
         Policy::Infless => return infless::scale_out(function, residual, cluster),
-        Policy::Photons => photons::select(function, residual, photons_cpu_millis),
+        Policy::Photons => photons::select(function, residual, platform.photons_cpu_millis),
         Policy::DtsRo
         | Policy::PrivateCopies
         | Policy::PageCache

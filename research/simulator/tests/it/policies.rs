@@ -1,10 +1,10 @@
 //! Tests of the policies' choices against those that the paper reports (Tetris 5.3).
 
 use tetris_scaler_core::Rate;
-use tetris_scaler_simulator::Policy;
 use tetris_scaler_simulator::catalog::{Application, Function, ModelAssumptions};
 use tetris_scaler_simulator::cluster::{Cluster, Loads, WeightRules};
 use tetris_scaler_simulator::policy::{Started, scale_out};
+use tetris_scaler_simulator::{Platform, Policy};
 
 fn functions(application: Application) -> Vec<Function> {
     let assumed = ModelAssumptions::default();
@@ -23,7 +23,8 @@ fn cluster(policy: Policy) -> Cluster {
 }
 
 fn start(policy: Policy, function: &Function, rps: u64, cluster: &mut Cluster) -> Started {
-    scale_out(policy, function, Rate::from_rps(rps), cluster, 2_000).unwrap()
+    let platform = Platform::default();
+    scale_out(policy, function, Rate::from_rps(rps), cluster, &platform).unwrap()
 }
 
 /// Returns batch size and threads of each instance.
