@@ -1,7 +1,8 @@
 //! Commands that repeat the evaluation of papers.
 
 use std::io::{self, Write as _};
-use std::time::{Duration, Instant};
+use std::num::ParseFloatError;
+use std::time::{Duration, Instant, TryFromFloatSecsError};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
@@ -12,6 +13,7 @@ use tetris_scaler_simulator::gpu::gpu_faas::{self, FaasGrid, Popularity};
 use tetris_scaler_simulator::gpu::tidal::{self, TidalGrid};
 use tetris_scaler_simulator::gpu::torpor::{self, TorporGrid};
 use tetris_simulation::ReportFormat;
+use thiserror::Error;
 
 use super::{gpu_faas_text, tetris_text, tidal_text, torpor_text};
 
@@ -35,7 +37,7 @@ pub enum Reproduce {
 /// Arguments of `reproduce-tetris`.
 #[derive(Debug, Args)]
 pub struct TetrisArgs {
-    /// Length of each run in seconds; those of figure 14b have a sixth, at least 60
+    /// Length of each run in seconds; those by load and of figure 14b have a sixth
     #[arg(long, default_value_t = TetrisGrid::default().seconds, value_parser = clap::value_parser!(u64).range(MIN_SECONDS..=LONGEST_S))]
     seconds: u64,
     /// Seed of requests, latencies and orders of tensors
@@ -52,15 +54,29 @@ pub struct TetrisArgs {
     format: ReportFormat,
 }
 
+/// The reason a text is not a time to measure a configuration.
+#[derive(Debug, Error)]
+enum TimeError {
+    /// Text that is no number.
+    #[error("expected a number of seconds, such as 12.5")]
+    NotANumber(#[from] ParseFloatError),
+    /// Negative, infinite or too large.
+    #[error(transparent)]
+    NotATime(#[from] TryFromFloatSecsError),
+    /// Out of range.
+    #[error("expected 0.001 to 86400 seconds")]
+    OutOfRange,
+}
+
 /// Parses a number of seconds with decimals, from a millisecond to a day.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds")?;
-    let time = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+fn seconds(text: &str) -> Result<Duration, TimeError> {
+    let time = Duration::try_from_secs_f64(text.parse()?)?;
     let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
     if range.contains(&time) {
-        return Ok(time);
+        Ok(time)
+    } else {
+        Err(TimeError::OutOfRange)
     }
-    Err("expected 0.001 to 86400 seconds".to_owned())
 }
 
 /// Arguments of `reproduce-gpu-faas`.

@@ -3,9 +3,10 @@
 use tetris_conventions::text_table::{TextTable, legend, wrap};
 use tetris_scaler_simulator::evaluation::memory::{INSTANCES, SERVERS_MB};
 use tetris_scaler_simulator::evaluation::{
-    Basis, Experiment, LOADS_RPS, PERCENT, TOLERANCE_PERCENT, TOLERANCE_POINTS, TetrisClaim,
-    TetrisReport, TetrisRun,
+    Basis, Experiment, LOADS_OF_SVT, LOADS_RPS, LoadRow, PERCENT, TOLERANCE_PERCENT,
+    TOLERANCE_POINTS, TetrisClaim, TetrisReport, TetrisRun,
 };
+use tetris_scaler_simulator::paper::{Measure, claims as claims_of_paper};
 use tetris_scaler_simulator::{Policy, catalog::Application};
 use tetris_simulation::TraceKind;
 
@@ -143,7 +144,7 @@ fn data(report: &TetrisReport, figure: &str) -> Option<String> {
         "10" => densities(report),
         "11a" => variants(report),
         "12" => format!("{}\n\n{}", alphas(report), choices(report)),
-        "13" => overall(report),
+        "13" => format!("{}\n\n{}", loads(report), overall(report)),
         "14a" => late(report),
         "14b" => costs(report),
         "14c" => profilings(report),
@@ -358,6 +359,36 @@ fn overall(report: &TetrisReport) -> String {
     format!("Memory in GB, and mean CPUs\n{table}")
 }
 
+/// Savings of DTS by load, a row for each application and policy.
+fn loads(report: &TetrisReport) -> String {
+    let counts = LOADS_OF_SVT.map(|rps| format!("#{rps}/s\n%"));
+    let header = ["application", "DTS under", "#paper\n%"].map(str::to_owned);
+    let mut table = TextTable::new(2, header.into_iter().chain(counts));
+    let of_one =
+        |a: &LoadRow, b: &LoadRow| (a.application, a.against) == (b.application, b.against);
+    let claims = claims_of_paper();
+    for rows in report.loads.chunk_by(of_one) {
+        let Some(first) = rows.first() else {
+            continue;
+        };
+        let mut same = claims.iter().filter(|claim| {
+            (claim.application, claim.against, claim.measure)
+                == (first.application, first.against, Measure::MeanMemory)
+        });
+        let paper = same.next().map_or(0, |claim| claim.percent);
+        let mut row = vec![
+            first.application.name().to_owned(),
+            first.against.name().to_owned(),
+            paper.to_string(),
+        ];
+        row.extend(rows.iter().map(|row| points(row.saved)));
+        table.add(row);
+    }
+    let heading = "Mean memory by load of SVT and QA-Audio, in requests/s; SS has 3 times and QA-Text 25 \
+                   times as many; stable requests";
+    format!("{}\n{}", wrap(heading, 0), table.format())
+}
+
 fn late(report: &TetrisReport) -> String {
     let values = |run: &TetrisRun| vec![format!("{:.2}", percent(run.late, run.requests))];
     let tables = [
@@ -449,6 +480,7 @@ fn decisions(report: &TetrisReport) -> String {
             Experiment::Overall => "one application",
             Experiment::Gateways => "with gateways",
             Experiment::Alpha => "SS with alpha",
+            Experiment::Load => "other loads",
             Experiment::Cost => "up to 5,000 req./s",
         };
         table.add(vec![

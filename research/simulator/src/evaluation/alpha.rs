@@ -4,7 +4,7 @@ use serde::Serialize;
 use tetris_scaler_core::{MemoryTerm, Rate, Weights, dts};
 
 use super::claim::{Basis, Compared, PERCENT, Relation, TetrisClaim, less};
-use super::grid::{Experiment, TetrisGrid};
+use super::grid::{Experiment, TetrisGrid, WITH_ALPHA};
 use super::run::TetrisRun;
 use crate::catalog::{Application, Function, ModelAssumptions};
 use crate::error::SimulationError;
@@ -35,7 +35,7 @@ pub struct AlphaChoice {
 pub struct AlphaRow {
     /// Cost of CPU, in bytes per millicore.
     pub alpha_bytes_per_millicore: u64,
-    /// Policy: DTS-RO or DTS.
+    /// Policy.
     pub policy: Policy,
     /// CPU less than Photons'.
     pub cpu_under_photons: i64,
@@ -109,11 +109,11 @@ fn sums(runs: &[TetrisRun], policy: Policy, alpha: u64) -> Sums {
         })
 }
 
-/// Returns the resources of SS for each alpha, with and without shared tensors.
+/// Returns the resources of SS for each alpha and policy.
 pub(super) fn rows(grid: &TetrisGrid, runs: &[TetrisRun]) -> Vec<AlphaRow> {
     let [photons, infless] = [Policy::Photons, Policy::Infless].map(|policy| sums(runs, policy, 0));
     let mut rows = Vec::new();
-    for policy in [Policy::DtsRo, Policy::Dts] {
+    for policy in WITH_ALPHA {
         rows.extend(grid.alphas.iter().filter_map(|&alpha| {
             let here = sums(runs, policy, alpha);
             Some(AlphaRow {

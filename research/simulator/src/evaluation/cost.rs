@@ -57,10 +57,10 @@ pub(super) fn rows(runs: &[TetrisRun]) -> Vec<CostRow> {
     rows
 }
 
-const LESS_MEMORY: &str = "SVT, QA-Audio and SS save about 8 GB per 100 requests/s by themselves and QA-Text \
-     nearly nothing, so no mix of them saves 61.5: an instance carries about five times as many requests \
-     here, and the text gives neither latencies nor loads";
-const TWO_SECONDS: &str = "it follows from the saved memory";
+const LESS_MEMORY: &str = "no application saves more than about 10 GB per 100 requests/s by itself, so no mix \
+     of them saves 61.5: an instance carries about five times as many requests here, and the text gives \
+     neither latencies nor loads";
+const FOLLOWS: &str = "it follows from the saved memory";
 
 /// Returns the text's statements on figure 14(b), at the highest load.
 pub(super) fn claims(rows: &[CostRow]) -> Vec<TetrisClaim> {
@@ -80,7 +80,7 @@ pub(super) fn claims(rows: &[CostRow]) -> Vec<TetrisClaim> {
         basis: Basis::Simulated,
     };
     let mut claims = Vec::new();
-    // Bytes are hundredths of ten gigabytes' hundred-millionths.
+    // Hundredths of a gigabyte.
     let gigabytes = |bytes: i64| bytes / 10_000_000;
     for ((against, tenths), micro) in SAVED_TENTHS_GB.into_iter().zip([861, 283]) {
         let bytes = saved(against);
@@ -101,7 +101,7 @@ pub(super) fn claims(rows: &[CostRow]) -> Vec<TetrisClaim> {
                 micro * 100,
                 bytes.map(|bytes| gigabytes(bytes) * MICRO_DOLLARS_PER_GB_S),
             )
-            .is(Relation::Near, TWO_SECONDS),
+            .is(Relation::Near, FOLLOWS),
         );
     }
     let per_day = saved(Policy::Infless).map(dollars_per_day);
@@ -112,7 +112,7 @@ pub(super) fn claims(rows: &[CostRow]) -> Vec<TetrisClaim> {
             1_635_900,
             per_day,
         )
-        .is(Relation::Near, TWO_SECONDS),
+        .is(Relation::Near, FOLLOWS),
     );
     claims
 }

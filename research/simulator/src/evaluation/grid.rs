@@ -11,19 +11,23 @@ use crate::scenario::{LoadSource, Scenario};
 
 /// Minimum length of a run, in seconds.
 pub const MIN_SECONDS: u64 = 60;
+/// Minimum length of a run by load and of figure 14(b), in seconds.
+const SHORTEST_S: u64 = 10;
 /// Maximum length of a run, in seconds: two hours.
 pub const LONGEST_S: u64 = 7_200;
 /// Costs of CPU (alpha) beside zero, in bytes per millicore. The paper gives no value.
-pub const ALPHAS: [u64; 7] = [
-    100_000, 300_000, 600_000, 800_000, 1_000_000, 3_000_000, 10_000_000,
+pub const ALPHAS: [u64; 9] = [
+    10_000, 30_000, 100_000, 300_000, 600_000, 800_000, 1_000_000, 3_000_000, 10_000_000,
 ];
+/// Loads of SVT and QA-Audio in runs by load, in requests per second; SS and QA-Text have multiples.
+pub const LOADS_OF_SVT: [u64; 5] = [5, 10, 20, 50, 100];
 /// Loads of all applications together in figure 14(b), in requests per second.
 pub const LOADS_RPS: [u64; 6] = [100, 500, 1_000, 2_000, 3_500, 5_000];
 
 /// Parameters of the evaluation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TetrisGrid {
-    /// Length of a run in seconds; those of figure 14(b) have a sixth.
+    /// Length of a run in seconds; runs by load and those of figure 14(b) have a sixth.
     pub seconds: u64,
     /// Seed.
     pub seed: u64,
@@ -57,7 +61,9 @@ pub enum Experiment {
     Gateways,
     /// Another cost of CPU (figure 12).
     Alpha,
-    /// All applications together under growing load (figure 14b).
+    /// Applications one at a time, with other loads (figure 13).
+    Load,
+    /// All applications together with equal shares of a growing load (figure 14b).
     Cost,
 }
 
@@ -70,7 +76,7 @@ pub(super) struct Task {
     pub(super) kind: TraceKind,
     pub(super) policy: Policy,
     pub(super) alpha: u64,
-    /// Load of all applications together; each has its usual load if `None`.
+    /// Load of all applications together in [`Experiment::Cost`], of SVT in [`Experiment::Load`].
     pub(super) rps: Option<u64>,
 }
 
@@ -89,8 +95,12 @@ const COMPARED: [Policy; 4] = [
     Policy::Dts,
     Policy::SharingAware,
 ];
-/// Nodes of figure 14(b): enough for the greatest load under each policy.
-const MANY_NODES: usize = 128;
+/// Policies of runs by load.
+const BY_LOAD: [Policy; 3] = [Policy::Infless, Policy::Photons, Policy::Dts];
+/// Policies with a cost of CPU.
+pub(super) const WITH_ALPHA: [Policy; 3] = [Policy::DtsRo, Policy::Dts, Policy::SharingAware];
+/// Nodes under other loads: enough for the greatest load under each policy.
+const MANY_NODES: usize = 400;
 
 impl TetrisGrid {
     /// Returns zero and other costs of CPU, ascending, each of them once.
@@ -115,6 +125,18 @@ impl TetrisGrid {
                 rps: Some(rps),
             }));
         }
+        for rps in LOADS_OF_SVT.into_iter().rev() {
+            for application in Application::ALL.into_iter().rev() {
+                tasks.extend(BY_LOAD.map(|policy| Task {
+                    experiment: Experiment::Load,
+                    application: Some(application),
+                    kind: TraceKind::Stable,
+                    policy,
+                    alpha: 0,
+                    rps: Some(rps),
+                }));
+            }
+        }
         let mut add = |experiment, application, policies: &[Policy], alpha| {
             for kind in TraceKind::ALL {
                 tasks.extend(policies.iter().map(|&policy| Task {
@@ -133,12 +155,7 @@ impl TetrisGrid {
         }
         let costs = self.alphas.iter().filter(|alpha| **alpha > 0);
         for &alpha in costs {
-            add(
-                Experiment::Alpha,
-                Application::Ss,
-                &[Policy::DtsRo, Policy::Dts],
-                alpha,
-            );
+            add(Experiment::Alpha, Application::Ss, &WITH_ALPHA, alpha);
         }
         tasks
     }
@@ -157,12 +174,15 @@ impl TetrisGrid {
         }
         if let Some(rps) = task.rps {
             grid.nodes = MANY_NODES;
-            grid.seconds = (self.seconds / 6).max(MIN_SECONDS);
+            grid.seconds = (self.seconds / 6).max(SHORTEST_S);
             grid.warm_up_s = grid.warm_up_s.min(grid.seconds / 5);
-            let models = &grid.assumptions.models;
-            let shares = Application::ALL.map(|application| models.load_factor(application));
-            let micro = rps * 1_000_000 / shares.iter().sum::<u64>().max(1);
-            grid.mean = Rate::from_micro_rps(micro);
+            grid.mean = Rate::from_rps(rps);
+        }
+        if let (Experiment::Cost, Some(rps)) = (task.experiment, task.rps) {
+            // The text names a combination of the applications: they have equal shares.
+            grid.assumptions.models.ss_load = 1;
+            grid.assumptions.models.qa_text_load = 1;
+            grid.mean = Rate::from_micro_rps(rps * 1_000_000 / Application::ALL.len() as u64);
         }
         let applications = match task.application {
             Some(application) => vec![application],
@@ -188,7 +208,7 @@ mod tests {
         let grid = TetrisGrid::default();
         for task in grid.tasks() {
             let scenario = grid.scenario(&task);
-            let Some(rps) = task.rps else {
+            let (Experiment::Cost, Some(rps)) = (task.experiment, task.rps) else {
                 continue;
             };
             let loads = Application::ALL.map(|application| scenario.mean_of(application));

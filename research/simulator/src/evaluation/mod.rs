@@ -28,7 +28,8 @@ use startup::{Startup, startups};
 pub use alpha::{AlphaChoice, AlphaRow};
 pub use claim::{Basis, PERCENT, Relation, TOLERANCE_PERCENT, TOLERANCE_POINTS, TetrisClaim};
 pub use cost::CostRow;
-pub use grid::{ALPHAS, Experiment, LOADS_RPS, LONGEST_S, MIN_SECONDS, TetrisGrid};
+pub use grid::{ALPHAS, Experiment, LOADS_OF_SVT, LOADS_RPS, LONGEST_S, MIN_SECONDS, TetrisGrid};
+pub use overall::LoadRow;
 pub use run::{DecisionTimes, TetrisRun};
 
 /// Results of the evaluation.
@@ -46,7 +47,9 @@ pub struct TetrisReport {
     pub choices: Vec<AlphaChoice>,
     /// Resources by alpha (figure 12).
     pub alphas: Vec<AlphaRow>,
-    /// Savings by load (figure 14b).
+    /// Savings of each application by load (figure 13).
+    pub loads: Vec<LoadRow>,
+    /// Savings by load of all applications (figure 14b).
     pub costs: Vec<CostRow>,
     /// Time of profiling (figure 14c).
     pub profilings: Vec<Profiling>,
@@ -76,6 +79,7 @@ pub fn reproduce(
     let loadings = loadings(grid.seed);
     let (runs, decisions) = run_all(&grid, clock, progress)?;
     let alphas = alpha::rows(&grid, &runs);
+    let loads = overall::load_rows(&runs);
     let costs = cost::rows(&runs);
     let mut claims = memory::claims(&models);
     claims.extend(startup::claims(&startups));
@@ -95,6 +99,7 @@ pub fn reproduce(
         startups,
         choices,
         alphas,
+        loads,
         costs,
         profilings,
         loadings,

@@ -26,7 +26,8 @@ pub struct TetrisRun {
     pub policy: Policy,
     /// Cost of CPU, in bytes per millicore.
     pub alpha_bytes_per_millicore: u64,
-    /// Load of all applications together in figure 14(b), in requests per second.
+    /// Load of all applications together in figure 14(b), or of SVT in runs by load, in requests per
+    /// second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rps: Option<u64>,
     /// Number of requests.

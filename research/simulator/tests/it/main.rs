@@ -9,3 +9,4 @@ mod real_traces;
 mod simulation;
 mod sweep;
 mod terminal;
+mod tetris;

@@ -8,6 +8,7 @@ const COLUMNS: usize = 80;
 fn help_and_reports_fit() {
     for words in [
         "--help",
+        "reproduce-tetris --help",
         "reproduce-gpu-faas --help",
         "reproduce-torpor --help",
         "reproduce-tidal --help",
@@ -15,6 +16,7 @@ fn help_and_reports_fit() {
         "--sweep --seconds 20 --rps 2 --random 1 --kinds bursty",
         "--dispatch --requests 4000",
         "--seconds 30 --rps 2 --policies dts --trace ../simulation/tests/data/burstgpt.csv",
+        "reproduce-tetris --seconds 60 --alphas 1000000",
         "reproduce-gpu-faas --minutes 1 --seeds 1",
         "reproduce-torpor --seconds 10",
         "reproduce-tidal --seconds 60 --per-minute 100",
