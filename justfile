@@ -62,6 +62,10 @@ bench *ARGS:
 research-check *ARGS:
     tests/research {{ARGS}}
 
+# The evaluation of Tetris in the simulator: figures 9 to 14 over all models of table 4, beside the paper's. `--format json` for all runs
+reproduce-tetris *ARGS:
+    cargo run --release --locked --manifest-path research/Cargo.toml -p tetris-scaler-simulator -- reproduce-tetris {{ARGS}}
+
 # The evaluation of GPU-FaaS in the simulator: the paper's figures beside ours. `--format json` for all runs
 reproduce-gpu-faas *ARGS:
     cargo run --release --locked --manifest-path research/Cargo.toml -p tetris-scaler-simulator -- reproduce-gpu-faas {{ARGS}}

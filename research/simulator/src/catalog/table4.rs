@@ -2,8 +2,8 @@
 //!
 //! **From the paper:** sizes; tensors and private memory of Use, Lstm, Dssm and Textcnn69 (see the
 //! catalog), and of Vgg19 (5.2: 549 and 95.4 MB); the 77 MB that variants of Vgg19 share (5.2).
-//! **Fitted:** private memory of Bit-M, of which 64 GB hold 14 instances with copies and 74 with
-//! shared tensors (5.2); and of the models of figure 11(a). Its 18.8 % with two variants and 36.3 %
+//! **Fitted:** private memory of Bit-M: 64 GB hold 14 instances with copies and 74 with shared
+//! tensors (5.2); and of the models of figure 11(a). Its 18.8 % with two variants and 36.3 %
 //! with 32 are both `s (1 - 1/n)` with 37.5 % of an instance's memory for `s`, the part that variants
 //! share. **Assumed:** the private memory of the others is Vgg19's; all models but Fastspeech2 and Use
 //! support batching (5.3 names these two as examples).

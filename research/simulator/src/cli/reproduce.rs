@@ -57,7 +57,7 @@ pub struct TetrisArgs {
 /// The reason a text is not a time to measure a configuration.
 #[derive(Debug, Error)]
 enum TimeError {
-    /// Text that is no number.
+    /// Text without a number.
     #[error("expected a number of seconds, such as 12.5")]
     NotANumber(#[from] ParseFloatError),
     /// Negative, infinite or too large.
@@ -71,7 +71,7 @@ enum TimeError {
 /// Parses a number of seconds with decimals, from a millisecond to a day.
 fn seconds(text: &str) -> Result<Duration, TimeError> {
     let time = Duration::try_from_secs_f64(text.parse()?)?;
-    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
+    let range = Duration::from_millis(1)..=Duration::from_hours(24);
     if range.contains(&time) {
         Ok(time)
     } else {

@@ -90,7 +90,7 @@ pub fn report(report: &TetrisReport) -> String {
     parts.join("\n\n")
 }
 
-/// Statements on a figure, then the reasons of those that are not met.
+/// Statements on a figure, then the reasons of those not met.
 fn claims(report: &TetrisReport, figure: &str) -> String {
     let mut table = TextTable::new(
         1,

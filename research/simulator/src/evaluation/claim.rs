@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// Follows from an input that was fitted to this very number.
+    /// Follows from an input fitted to this very number.
     Fitted,
     /// Follows from sizes and speeds by a formula.
     Computed,

@@ -20,7 +20,7 @@ const SECONDS_PER_DAY: i64 = 86_400;
 pub struct CostRow {
     /// Load of all applications together, in requests per second.
     pub rps: u64,
-    /// Policy that is compared.
+    /// Compared policy.
     pub policy: Policy,
     /// Policy that takes more.
     pub against: Policy,

@@ -47,13 +47,13 @@ pub fn loadings(seed: u64) -> Vec<Loading> {
     let mean_us = sum / TABLE_4.len() as u64;
     let scaled = |(rounds, of): (u64, u64)| mean_us * rounds / of;
     let all = LOADERS.map(|loaders| {
-        let ordered = (0..loaders).map(|_| (0..TENSORS).collect()).collect();
-        let random = (0..loaders).map(|loader| shuffled(seed, loader)).collect();
+        let ordered: Vec<Vec<usize>> = (0..loaders).map(|_| (0..TENSORS).collect()).collect();
+        let random: Vec<Vec<usize>> = (0..loaders).map(|loader| shuffled(seed, loader)).collect();
         Loading {
             loaders,
             alone_us: mean_us,
-            ordered_us: scaled(mean_rounds(ordered)),
-            random_us: scaled(mean_rounds(random)),
+            ordered_us: scaled(mean_rounds(&ordered)),
+            random_us: scaled(mean_rounds(&random)),
             baseline_one_disk_us: mean_us * loaders,
             store_one_disk_us: mean_us,
         }
@@ -82,7 +82,7 @@ enum Tensor {
 /// Returns the sum of the rounds of all loaders, and their number times the number of tensors. In a
 /// round a loader loads one tensor, or waits for the lock of one. All loads take as long, so that rounds
 /// begin together.
-fn mean_rounds(orders: Vec<Vec<usize>>) -> (u64, u64) {
+fn mean_rounds(orders: &[Vec<usize>]) -> (u64, u64) {
     let loaders = orders.len() as u64;
     let mut store = [Tensor::Missing; TENSORS];
     let mut places = vec![0; orders.len()];

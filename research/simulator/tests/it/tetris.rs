@@ -35,7 +35,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Number of statements on a figure that are met, and of all.
+/// Number of met statements on a figure, and of all.
 fn met(report: &Value, figure: &str) -> (usize, usize) {
     let claims = list(report, "claims").iter();
     let of_figure: Vec<&Value> = claims.filter(|claim| claim["figure"] == figure).collect();
