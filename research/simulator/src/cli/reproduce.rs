@@ -37,7 +37,7 @@ pub enum Reproduce {
 /// Arguments of `reproduce-tetris`.
 #[derive(Debug, Args)]
 pub struct TetrisArgs {
-    /// Length of each run in seconds; those by load and of figure 14b have a sixth
+    /// Length of each run in seconds; those by load, by headroom and of figure 14b have a sixth
     #[arg(long, default_value_t = TetrisGrid::default().seconds, value_parser = clap::value_parser!(u64).range(MIN_SECONDS..=LONGEST_S))]
     seconds: u64,
     /// Seed of requests, latencies and orders of tensors

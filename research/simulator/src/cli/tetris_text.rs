@@ -144,7 +144,7 @@ fn data(report: &TetrisReport, figure: &str) -> Option<String> {
         "10" => densities(report),
         "11a" => variants(report),
         "12" => format!("{}\n\n{}", alphas(report), choices(report)),
-        "13" => format!("{}\n\n{}", loads(report), overall(report)),
+        "13" => [timely(report), loads(report), overall(report)].join("\n\n"),
         "14a" => late(report),
         "14b" => costs(report),
         "14c" => profilings(report),
@@ -359,6 +359,30 @@ fn overall(report: &TetrisReport) -> String {
     format!("Memory in GB, and mean CPUs\n{table}")
 }
 
+/// Policies with the least headroom that makes them timely.
+fn timely(report: &TetrisReport) -> String {
+    let header = [
+        "application",
+        "policy",
+        "#headroom\n%",
+        "#memory\nGB",
+        "#late\n%",
+    ];
+    let mut table = TextTable::new(2, header);
+    for row in &report.timely {
+        table.add(vec![
+            row.application.name().to_owned(),
+            row.policy.name().to_owned(),
+            row.headroom_percent.to_string(),
+            format!("{:.2}", row.memory_bytes as f64 / GB),
+            format!("{:.2}", row.late as f64 / 100.0),
+        ]);
+    }
+    let heading =
+        "Timely policies: the least headroom with fewer than 4 % of late requests, stable";
+    format!("{}\n{}", wrap(heading, 0), table.format())
+}
+
 /// Savings of DTS by load, a row for each application and policy.
 fn loads(report: &TetrisReport) -> String {
     let counts = LOADS_OF_SVT.map(|rps| format!("#{rps}/s\n%"));
@@ -481,6 +505,7 @@ fn decisions(report: &TetrisReport) -> String {
             Experiment::Gateways => "with gateways",
             Experiment::Alpha => "SS with alpha",
             Experiment::Load => "other loads",
+            Experiment::Timely => "more headroom",
             Experiment::Cost => "up to 5,000 req./s",
         };
         table.add(vec![

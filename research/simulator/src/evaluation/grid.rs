@@ -6,12 +6,13 @@ use tetris_simulation::TraceKind;
 
 use crate::catalog::Application;
 use crate::compare::Grid;
+use crate::platform::Platform;
 use crate::policy::Policy;
 use crate::scenario::{LoadSource, Scenario};
 
 /// Minimum length of a run, in seconds.
 pub const MIN_SECONDS: u64 = 60;
-/// Minimum length of a run by load and of figure 14(b), in seconds.
+/// Minimum length of a run by load, by headroom and of figure 14(b), in seconds.
 const SHORTEST_S: u64 = 10;
 /// Maximum length of a run, in seconds: two hours.
 pub const LONGEST_S: u64 = 7_200;
@@ -21,13 +22,15 @@ pub const ALPHAS: [u64; 9] = [
 ];
 /// Loads of SVT and QA-Audio in runs by load, in requests per second; SS and QA-Text have multiples.
 pub const LOADS_OF_SVT: [u64; 5] = [5, 10, 20, 50, 100];
+/// Spare capacities below which instances start, in percent of the load; the first is the operator's.
+pub const HEADROOMS_PERCENT: [u64; 9] = [5, 10, 20, 30, 40, 50, 60, 80, 100];
 /// Loads of all applications together in figure 14(b), in requests per second.
 pub const LOADS_RPS: [u64; 6] = [100, 500, 1_000, 2_000, 3_500, 5_000];
 
 /// Parameters of the evaluation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TetrisGrid {
-    /// Length of a run in seconds; runs by load and those of figure 14(b) have a sixth.
+    /// Length of a run in seconds; runs by load, by headroom and those of figure 14(b) have a sixth.
     pub seconds: u64,
     /// Seed.
     pub seed: u64,
@@ -63,6 +66,8 @@ pub enum Experiment {
     Alpha,
     /// Applications one at a time, with other loads (figure 13).
     Load,
+    /// Applications one at a time, with more headroom (figures 13 and 14a).
+    Timely,
     /// All applications together with equal shares of a growing load (figure 14b).
     Cost,
 }
@@ -76,6 +81,8 @@ pub(super) struct Task {
     pub(super) kind: TraceKind,
     pub(super) policy: Policy,
     pub(super) alpha: u64,
+    /// Spare capacity below which instances start, in percent of the load.
+    pub(super) headroom_percent: u64,
     /// Load of all applications together in [`Experiment::Cost`], of SVT in [`Experiment::Load`].
     pub(super) rps: Option<u64>,
 }
@@ -95,7 +102,7 @@ const COMPARED: [Policy; 4] = [
     Policy::Dts,
     Policy::SharingAware,
 ];
-/// Policies of runs by load.
+/// Policies of runs by load and by headroom.
 const BY_LOAD: [Policy; 3] = [Policy::Infless, Policy::Photons, Policy::Dts];
 /// Policies with a cost of CPU.
 pub(super) const WITH_ALPHA: [Policy; 3] = [Policy::DtsRo, Policy::Dts, Policy::SharingAware];
@@ -115,6 +122,7 @@ impl TetrisGrid {
     /// Returns all runs, those that take the longest first.
     pub(super) fn tasks(&self) -> Vec<Task> {
         let mut tasks = Vec::new();
+        let headroom_percent = Platform::default().scale_out_percent;
         for rps in LOADS_RPS.into_iter().rev() {
             tasks.extend(COMPARED.map(|policy| Task {
                 experiment: Experiment::Cost,
@@ -122,6 +130,7 @@ impl TetrisGrid {
                 kind: TraceKind::Stable,
                 policy,
                 alpha: 0,
+                headroom_percent,
                 rps: Some(rps),
             }));
         }
@@ -133,7 +142,21 @@ impl TetrisGrid {
                     kind: TraceKind::Stable,
                     policy,
                     alpha: 0,
+                    headroom_percent,
                     rps: Some(rps),
+                }));
+            }
+        }
+        for headroom_percent in HEADROOMS_PERCENT {
+            for application in Application::ALL.into_iter().rev() {
+                tasks.extend(BY_LOAD.map(|policy| Task {
+                    experiment: Experiment::Timely,
+                    application: Some(application),
+                    kind: TraceKind::Stable,
+                    policy,
+                    alpha: 0,
+                    headroom_percent,
+                    rps: None,
                 }));
             }
         }
@@ -145,6 +168,7 @@ impl TetrisGrid {
                     kind,
                     policy,
                     alpha,
+                    headroom_percent,
                     rps: None,
                 }));
             }
@@ -168,14 +192,20 @@ impl TetrisGrid {
             seed: self.seed,
             ..Grid::default()
         };
-        grid.assumptions.platform.alpha_bytes_per_millicore = task.alpha;
+        let platform = &mut grid.assumptions.platform;
+        platform.alpha_bytes_per_millicore = task.alpha;
+        // A release leaves as much more as with the operator's defaults.
+        platform.keep_percent += task.headroom_percent - platform.scale_out_percent;
+        platform.scale_out_percent = task.headroom_percent;
         if task.experiment == Experiment::Gateways {
             grid.loads = LoadSource::Gateways;
         }
-        if let Some(rps) = task.rps {
-            grid.nodes = MANY_NODES;
+        if task.rps.is_some() || task.experiment == Experiment::Timely {
             grid.seconds = (self.seconds / 6).max(SHORTEST_S);
             grid.warm_up_s = grid.warm_up_s.min(grid.seconds / 5);
+        }
+        if let Some(rps) = task.rps {
+            grid.nodes = MANY_NODES;
             grid.mean = Rate::from_rps(rps);
         }
         if let (Experiment::Cost, Some(rps)) = (task.experiment, task.rps) {

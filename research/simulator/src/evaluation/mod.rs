@@ -15,6 +15,7 @@ mod overall;
 pub mod profiling;
 mod run;
 pub mod startup;
+mod timely;
 
 use serde::Serialize;
 
@@ -31,6 +32,7 @@ pub use cost::CostRow;
 pub use grid::{ALPHAS, Experiment, LOADS_OF_SVT, LOADS_RPS, LONGEST_S, MIN_SECONDS, TetrisGrid};
 pub use overall::LoadRow;
 pub use run::{DecisionTimes, TetrisRun};
+pub use timely::TimelyRow;
 
 /// Results of the evaluation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -49,6 +51,8 @@ pub struct TetrisReport {
     pub alphas: Vec<AlphaRow>,
     /// Savings of each application by load (figure 13).
     pub loads: Vec<LoadRow>,
+    /// Policies with the headroom that they need to be timely (figures 13 and 14a).
+    pub timely: Vec<TimelyRow>,
     /// Savings by load of all applications (figure 14b).
     pub costs: Vec<CostRow>,
     /// Time of profiling (figure 14c).
@@ -80,11 +84,13 @@ pub fn reproduce(
     let (runs, decisions) = run_all(&grid, clock, progress)?;
     let alphas = alpha::rows(&grid, &runs);
     let loads = overall::load_rows(&runs);
+    let timely = timely::rows(&runs);
     let costs = cost::rows(&runs);
     let mut claims = memory::claims(&models);
     claims.extend(startup::claims(&startups));
     claims.extend(alpha::claims(&runs, &alphas));
     claims.extend(overall::memory_claims(&runs));
+    claims.extend(timely::claims(&timely));
     claims.extend(overall::shape_claims()?);
     claims.extend(overall::late_claims(&runs));
     claims.extend(cost::claims(&costs));
@@ -100,6 +106,7 @@ pub fn reproduce(
         choices,
         alphas,
         loads,
+        timely,
         costs,
         profilings,
         loadings,

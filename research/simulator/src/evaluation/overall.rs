@@ -84,8 +84,8 @@ pub(super) fn memory_claims(runs: &[TetrisRun]) -> Vec<TetrisClaim> {
 const fn memory_reason(application: Application) -> &'static str {
     match application {
         Application::Svt | Application::QaAudio => {
-            "the saving grows with the load, as instances are added to tensors that are there; the text \
-             gives no loads (see the table by load)"
+            "with the operator's headroom INFless is not timely, so it takes too little memory (see the \
+             statement on timely policies); and the saving grows with the load, which the text does not give"
         }
         Application::Ss => "Use is fitted to the ratio of INFless to Photons at 20 requests/s",
         Application::QaText => {
@@ -308,8 +308,8 @@ pub(super) fn late_claims(runs: &[TetrisRun]) -> Vec<TetrisClaim> {
 const fn late_reason(policy: Policy, experiment: Experiment) -> &'static str {
     match (policy, experiment) {
         (Policy::Infless, _) => {
-            "an instance of INFless has one thread, and batches with a latency of up to half the \
-             objective: close to its capacity requests wait longer than the other half"
+            "an instance of INFless has one thread: with the operator's headroom requests wait longer than \
+             its latency leaves of the objective (see the table of timely policies)"
         }
         (_, Experiment::Gateways) => "a backlog lasts until an instance has started",
         _ => {

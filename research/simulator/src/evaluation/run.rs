@@ -26,6 +26,8 @@ pub struct TetrisRun {
     pub policy: Policy,
     /// Cost of CPU, in bytes per millicore.
     pub alpha_bytes_per_millicore: u64,
+    /// Spare capacity below which instances start, in percent of the load.
+    pub headroom_percent: u64,
     /// Load of all applications together in figure 14(b), or of SVT in runs by load, in requests per
     /// second.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,6 +62,7 @@ impl TetrisRun {
             kind: task.kind,
             policy: task.policy,
             alpha_bytes_per_millicore: task.alpha,
+            headroom_percent: task.headroom_percent,
             rps: task.rps,
             requests: outcome.requests,
             late: outcome.violations,

@@ -85,6 +85,7 @@ fn has_the_documented_fields(report: &Value) {
         "profilings",
         "runs",
         "startups",
+        "timely",
     ];
     assert_eq!(keys(report), fields.into());
     let first = |name: &str| &list(report, name)[0];
@@ -99,6 +100,7 @@ fn has_the_documented_fields(report: &Value) {
         "cpu_millis",
         "decisions",
         "experiment",
+        "headroom_percent",
         "instances",
         "kind",
         "late",
@@ -130,7 +132,12 @@ fn statements_without_requests_do_not_depend_on_the_length(report: &Value) {
     ] {
         assert_eq!(met(report, figure), expected, "figure {figure}");
     }
-    for (figure, statements) in [("12", 5), ("13", 16 + 7 + 4), ("14a", 12 + 4), ("14b", 5)] {
+    for (figure, statements) in [
+        ("12", 5),
+        ("13", 16 + 4 + 7 + 4),
+        ("14a", 12 + 4),
+        ("14b", 5),
+    ] {
         assert_eq!(met(report, figure).1, statements, "figure {figure}");
     }
 }
@@ -147,6 +154,9 @@ fn simulated_statements_keep_their_direction(report: &Value) {
             let name = format!("{application}, mean memory: DTS under {policy}");
             assert!(here(&name) > 1_000, "{name}");
         }
+    }
+    for row in list(report, "timely") {
+        assert!(row["late"].as_i64().unwrap() < 400, "{row}");
     }
     let [none, best] = ["alpha 0", "the best alpha"]
         .map(|alpha| here(&format!("SS, CPU of DTS-RO under Photons, {alpha}")));
