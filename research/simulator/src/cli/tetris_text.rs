@@ -70,7 +70,7 @@ pub fn report(report: &TetrisReport) -> String {
     let setting = format!(
         "Figures 9 to 14 of Tetris: {met} of {} statements are met, {} of them by an input fitted to \
          them. A value may differ from the paper's by {TOLERANCE_PERCENT} %, a percentage by \
-         {TOLERANCE_POINTS} points at most. Runs of {} s, seed {}",
+         {TOLERANCE_POINTS} points at most; upper bounds have no tolerance. Runs of {} s, seed {}",
         report.claims.len(),
         report.claims.iter().filter(fitted).count(),
         grid.seconds,
