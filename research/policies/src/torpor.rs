@@ -82,7 +82,7 @@ fn next(queue: &mut GlobalQueue, pool: &Pool, rules: TorporRules) -> Option<(Wai
 }
 
 /// Algorithm 1.
-fn place(pool: &Pool, rules: TorporRules, request: &GpuRequest) -> Option<GpuId> {
+pub(crate) fn place(pool: &Pool, rules: TorporRules, request: &GpuRequest) -> Option<GpuId> {
     let model = request.model;
     let hit = pool.idle().find(|&(id, _)| pool.has(id, model));
     if let Some((gpu, _)) = hit {
@@ -112,9 +112,7 @@ fn place(pool: &Pool, rules: TorporRules, request: &GpuRequest) -> Option<GpuId>
             let Some(loading) = pool.loads_from_host(other) else {
                 return Ok(most);
             };
-            let light = pool
-                .model(loading)
-                .is_some_and(|model| is_light(model, &pool.topology, rules.light_permille));
+            let light = is_light_model(pool, loading, rules);
             if light { Ok(1) } else { Err(2_u8) }
         });
         heaviest.unwrap_or_else(|heavy| heavy)
@@ -135,19 +133,27 @@ const fn mixed(number: u64) -> u64 {
     bits ^ (bits >> 27)
 }
 
+/// True if another GPU of the node has the model as well.
+pub(crate) fn is_replica(pool: &Pool, gpu: GpuId, id: ModelId) -> bool {
+    let node = |id| pool.topology.gpu(id).map(|gpu| gpu.node);
+    pool.holders(id)
+        .any(|(other, _)| other != gpu && node(other) == node(gpu))
+}
+
+/// True if the model is known, and light.
+pub(crate) fn is_light_model(pool: &Pool, id: ModelId, rules: TorporRules) -> bool {
+    pool.model(id)
+        .is_some_and(|model| is_light(model, &pool.topology, rules.light_permille))
+}
+
 /// Section 5.4: replicas, then light models, then the least recently used.
 fn victims(pool: &Pool, gpu: GpuId, rules: TorporRules) -> Vec<ModelId> {
     pool.evictable_by(gpu, |id, used_us| {
         if !rules.evicts_light_first {
             return (false, false, used_us);
         }
-        let topology = &pool.topology;
-        let node = |id| topology.gpu(id).map(|gpu| gpu.node);
-        let replica = pool
-            .holders(id)
-            .any(|(other, _)| other != gpu && node(other) == node(gpu));
-        let model = pool.model(id);
-        let light = model.is_some_and(|model| is_light(model, topology, rules.light_permille));
+        let replica = is_replica(pool, gpu, id);
+        let light = is_light_model(pool, id, rules);
         (!replica, !light, used_us)
     })
 }

@@ -1,6 +1,6 @@
 //! Decisions of the policies in situations made by hand.
 
-use tetris_gpu_policies::{LALB, LocalityAware, TorporRules};
+use tetris_gpu_policies::{LALB, LocalityAware, TorporPrototype, TorporRules};
 use tetris_scaler_dispatch::Outcome;
 use tetris_scaler_dispatch::gpu::{GpuId, ModelId, Source};
 use tetris_test_support::gpu_world::{MS, World, given, gpu_of, model, topology, warm};
@@ -205,4 +205,80 @@ fn a_move_names_the_model_that_left_its_origin() {
         Some((GpuId(0), ModelId(0)))
     );
     assert_eq!(world.scheduler.loaded(GpuId(1)), None);
+}
+
+fn prototype() -> TorporPrototype {
+    TorporPrototype::new(TORPOR)
+}
+
+#[test]
+fn the_prototype_executes_one_request_of_a_function_at_a_time() {
+    let mut world = warm(prototype(), 2);
+    let on = gpu_of(&world, 0);
+    world.offer(0, None);
+    world.offer(0, None);
+    assert_eq!(given(&mut world), [(0, on, true)]);
+    world.now_us += 10 * MS;
+    world.complete(GpuId(on), Outcome::Served);
+    assert_eq!(given(&mut world), [(0, on, true)]);
+    // In the order of arrival both run, on two GPUs.
+    let rules = TorporRules {
+        by_required_count: false,
+        ..TORPOR
+    };
+    let mut world = warm(TorporPrototype::new(rules), 2);
+    world.offer(0, None);
+    world.offer(0, None);
+    assert_eq!(given(&mut world).len(), 2);
+}
+
+#[test]
+fn the_prototype_serves_the_function_with_the_greatest_effort_first_within_its_budget() {
+    let mut world = warm(prototype(), 1);
+    // The last request of function 3 is late.
+    world.offer(3, Some(0));
+    world.dispatch();
+    world.now_us += 500 * MS;
+    world.complete(GpuId(0), Outcome::Served);
+    world.offer(4, None);
+    world.dispatch();
+    world.offer(0, None);
+    let late = world.offer(3, None);
+    world.now_us += 500 * MS;
+    world.complete(GpuId(0), Outcome::Served);
+    assert_eq!(world.dispatch()[0].request.id, late);
+}
+
+#[test]
+fn the_prototype_evicts_replicas_and_light_models_by_their_last_use() {
+    // By the setting, models of up to 100 MB are light.
+    let models = (0..).zip([300, 50, 50, 300]);
+    let models = models.map(|(number, mb)| model(&[(number, mb)])).collect();
+    let mut world = World::new(prototype(), topology(1, 410), models);
+    for number in [2, 1, 0, 2] {
+        world.offer(number, None);
+        world.dispatch();
+        world.now_us += 500 * MS;
+        world.complete(GpuId(0), Outcome::Served);
+    }
+    world.offer(3, None);
+    let evicted = world.dispatch()[0].load.clone().unwrap().evicted;
+    assert_eq!(evicted[..], [ModelId(1), ModelId(2), ModelId(0)]);
+}
+
+#[test]
+fn the_prototype_leaves_a_replica_where_it_copies_from() {
+    let rules = TorporRules {
+        by_required_count: false,
+        ..TORPOR
+    };
+    let mut world = warm(TorporPrototype::new(rules), 2);
+    let on = gpu_of(&world, 0);
+    world.offer(0, None);
+    world.offer(0, None);
+    world.dispatch();
+    world.loaded(GpuId(1 - on));
+    world.now_us += 10 * MS;
+    world.complete(GpuId(on), Outcome::Served);
+    assert_eq!(world.scheduler.replicas(ModelId(0)), 2);
 }

@@ -1,7 +1,7 @@
 //! Invariants under any sequence of events.
 
 use proptest::prelude::*;
-use tetris_gpu_policies::{LALB, LALBO3, LocalityAware, TorporRules};
+use tetris_gpu_policies::{LALB, LALBO3, LocalityAware, TorporPrototype, TorporRules};
 use tetris_test_support::gpu_invariants::{
     events, every_request_ends_once, no_gpu_is_idle_in_vain, overtaking_stays_within,
 };
@@ -31,6 +31,7 @@ proptest! {
         }
         for policy in torpor() {
             every_request_ends_once(policy, &events);
+            every_request_ends_once(TorporPrototype::new(policy), &events);
         }
     }
 

@@ -1,11 +1,15 @@
 //! Report of `reproduce-gpu-faas` as tables.
 
 use tetris_conventions::text_table::{TextTable, legend, wrap};
-use tetris_scaler_simulator::gpu::gpu_faas::{FaasReport, FaasRun};
+use tetris_scaler_simulator::gpu::gpu_faas::{FaasFit, FaasReport, FaasRun};
 
 /// Words of the tables.
-const WORDS: [(&str, &str); 6] = [
+const WORDS: [(&str, &str); 8] = [
     ("close", "yes within 5 points of the paper's change"),
+    (
+        "distance",
+        "mean of the distances from the paper's changes, in points",
+    ),
     ("set", "functions in the working set"),
     ("mean, variance", "latency of requests"),
     ("misses", "requests whose model was loaded"),
@@ -14,6 +18,10 @@ const WORDS: [(&str, &str); 6] = [
         "misses while another GPU had the model, of all misses",
     ),
     ("copies", "GPUs that had the most popular model, on average"),
+    (
+        "use",
+        "time of all GPUs in inference, from the first arrival to the last result (figure 4c)",
+    ),
 ];
 
 /// Returns the whole report.
@@ -27,7 +35,7 @@ pub fn report(report: &FaasReport) -> String {
         grid.popularity.name(),
         grid.seeds
     );
-    let mut parts = vec![wrap(&setting, 0), claims(report)];
+    let mut parts = vec![wrap(&setting, 0), claims(report), fits(report)];
     for (heading, runs) in [
         ("The paper's setting", &report.runs),
         ("Limits of overtaking", &report.limits),
@@ -41,6 +49,25 @@ pub fn report(report: &FaasReport) -> String {
     }
     parts.push(legend(WORDS));
     parts.join("\n\n")
+}
+
+/// Fit of each popularity and memory, the best one named.
+fn fits(report: &FaasReport) -> String {
+    let header = ["popularity", "#MB", "#close", "#distance"];
+    let mut table = TextTable::new(1, header);
+    for fit in &report.fits {
+        table.add(vec![
+            fit.popularity.name().to_owned(),
+            fit.memory_mb.to_string(),
+            format!("{} of {}", fit.close, fit.claims),
+            hundredths(fit.mean_distance as f64),
+        ]);
+    }
+    let best = FaasFit::best(&report.fits).map_or_else(String::new, |fit| {
+        let name = fit.popularity.name();
+        format!(": the best is {name} with {} MB", fit.memory_mb)
+    });
+    format!("Claims within 5 points{best}\n{}", table.format())
 }
 
 fn claims(report: &FaasReport) -> String {
@@ -69,6 +96,7 @@ fn setting_of(heading: &str, runs: &[FaasRun]) -> String {
         "#misses\n%",
         "+false misses\n%",
         "#copies",
+        "#use\n%",
     ];
     let mut table = TextTable::new(2, header);
     for run in runs {
@@ -81,6 +109,7 @@ fn setting_of(heading: &str, runs: &[FaasRun]) -> String {
             hundredths(outcome.misses_per_10000 as f64),
             hundredths(outcome.false_misses_per_10000 as f64),
             format!("{:.2}", outcome.top_copies_milli as f64 / 1e3),
+            hundredths(outcome.use_per_10000 as f64),
         ]);
     }
     let setting = runs.first().map_or_else(String::new, |run| {

@@ -11,7 +11,7 @@ use tetris_scaler_core::MAX_ALPHA;
 use tetris_scaler_simulator::evaluation::{self, ALPHAS, LONGEST_S, MIN_SECONDS, TetrisGrid};
 use tetris_scaler_simulator::gpu::gpu_faas::{self, FaasGrid, Popularity};
 use tetris_scaler_simulator::gpu::tidal::{self, TidalGrid};
-use tetris_scaler_simulator::gpu::torpor::{self, TorporGrid};
+use tetris_scaler_simulator::gpu::torpor::{self, Arrivals, TorporGrid};
 use tetris_simulation::ReportFormat;
 use thiserror::Error;
 
@@ -89,10 +89,10 @@ pub struct GpuFaasArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     seeds: u64,
     /// Memory of a GPU for models, in megabytes
-    #[arg(long, value_name = "MB", default_value_t = 7_600, value_parser = clap::value_parser!(u64).range(4_000..=1_000_000))]
+    #[arg(long, value_name = "MB", default_value_t = FaasGrid::default().memory_mb, value_parser = clap::value_parser!(u64).range(4_000..=1_000_000))]
     memory_mb: u64,
     /// Popularity of functions
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = PopularityName::Uniform)]
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = PopularityName::Root)]
     popularity: PopularityName,
     /// Format of the report
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
@@ -102,11 +102,14 @@ pub struct GpuFaasArgs {
 /// Arguments of `reproduce-torpor`.
 #[derive(Debug, Args)]
 pub struct TorporArgs {
-    /// Length of each run in seconds
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=100_000))]
-    seconds: u64,
+    /// Length of each run in seconds [default: the authors', 300 to 1,860]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(10..=100_000))]
+    seconds: Option<u64>,
+    /// Kind of arrivals
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = ArrivalsName::Authors)]
+    arrivals: ArrivalsName,
     /// Memory of a GPU for models, in megabytes
-    #[arg(long, value_name = "MB", default_value_t = 28_000, value_parser = clap::value_parser!(u64).range(2_000..=1_000_000))]
+    #[arg(long, value_name = "MB", default_value_t = TorporGrid::default().memory_mb, value_parser = clap::value_parser!(u64).range(2_000..=1_000_000))]
     memory_mb: u64,
     /// Seed of rates and arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -142,6 +145,21 @@ enum PopularityName {
     Root,
     /// Requests in proportion to the inverse of the function's rank
     Zipf,
+    /// 56 % of the requests for the first fifteen functions together, 1 % for each of the others
+    TwoTier,
+    /// Two tiers, the first in proportion to the inverse square root of the function's rank
+    TwoTierRoot,
+    /// Two tiers, the first in proportion to the inverse of the function's rank
+    TwoTierZipf,
+}
+
+/// Kind of arrivals on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ArrivalsName {
+    /// A Poisson process for each function
+    PoissonProcess,
+    /// Nearly regular, as the authors' sender has them
+    Authors,
 }
 
 impl Reproduce {
@@ -166,7 +184,7 @@ impl Reproduce {
                 print(args.format, &report, tetris_text::report)
             }
             Self::GpuFaas(args) => {
-                let report = gpu_faas::reproduce(FaasGrid {
+                let grid = FaasGrid {
                     minutes: args.minutes,
                     seeds: args.seeds,
                     memory_mb: args.memory_mb,
@@ -174,17 +192,26 @@ impl Reproduce {
                         PopularityName::Uniform => Popularity::Uniform,
                         PopularityName::Root => Popularity::Root,
                         PopularityName::Zipf => Popularity::Zipf,
+                        PopularityName::TwoTier => Popularity::TwoTier,
+                        PopularityName::TwoTierRoot => Popularity::TwoTierRoot,
+                        PopularityName::TwoTierZipf => Popularity::TwoTierZipf,
                     },
                     ..FaasGrid::default()
-                });
+                };
+                let report = gpu_faas::reproduce(grid, progress);
                 print(args.format, &report, gpu_faas_text::report)
             }
             Self::Torpor(args) => {
-                let report = torpor::reproduce(TorporGrid {
+                let grid = TorporGrid {
                     seconds: args.seconds,
                     memory_mb: args.memory_mb,
+                    arrivals: match args.arrivals {
+                        ArrivalsName::PoissonProcess => Arrivals::PoissonProcess,
+                        ArrivalsName::Authors => Arrivals::Authors,
+                    },
                     seed: args.seed,
-                });
+                };
+                let report = torpor::reproduce(grid, progress);
                 print(args.format, &report, torpor_text::report)
             }
             Self::Tidal(args) => {

@@ -46,8 +46,10 @@ const WORDS: [(&str, &str); 7] = [
 pub fn report(report: &TorporReport) -> String {
     let grid = &report.grid;
     let mut parts = vec![format!(
-        "Nodes of 4 GPUs with {} MB each for models, {} s, seed {}",
-        grid.memory_mb, grid.seconds, grid.seed
+        "Nodes of 4 GPUs with {} MB each for models, arrivals: {}, seed {}",
+        grid.memory_mb,
+        grid.arrivals.name(),
+        grid.seed
     )];
     let of_one_setting = |one: &TorporRun, next: &TorporRun| {
         let setting = |run: &TorporRun| (run.experiment, run.case.clone(), run.functions);
@@ -91,8 +93,8 @@ fn heading(run: &TorporRun) -> String {
         format!(", {}", run.case)
     };
     format!(
-        "{figure}{}{case}: {} functions",
-        run.experiment, run.functions
+        "{figure}{}{case}: {} functions, {} s",
+        run.experiment, run.functions, run.seconds
     )
 }
 

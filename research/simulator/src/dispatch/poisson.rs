@@ -27,6 +27,11 @@ impl Poisson {
         }
     }
 
+    /// Time of the last arrival, in microseconds.
+    pub(crate) fn at_us(&self) -> u64 {
+        u64::try_from(self.at_ps / PS).unwrap_or(u64::MAX)
+    }
+
     /// Returns an exponential number with mean 1, in 2^-32.
     fn exponential(&mut self) -> u128 {
         let mut whole = 0;

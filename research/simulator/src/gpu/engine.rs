@@ -95,6 +95,7 @@ impl Engine<'_> {
                             self.scheduler.complete(now_us, id, Outcome::Served);
                             records.add(Record::served(&run.assignment, run.given_us, now_us));
                             records.busy(gpu, now_us - run.given_us);
+                            records.infer_us += self.model(&run).map_or(0, |model| model.infer_us);
                             let model = run.assignment.request.model;
                             if let Some(at_us) =
                                 idle.start(now_us, &mut self.scheduler, &self.limits, gpu, model)

@@ -63,6 +63,8 @@ pub struct GpuRecords {
     pub requests: Vec<Record>,
     /// Time that each GPU loaded or executed, in microseconds.
     pub busy_us: Vec<u64>,
+    /// Time of all GPUs in inferences, without loads, in microseconds.
+    pub infer_us: u64,
     /// Bytes from the host.
     pub host_bytes: u64,
     /// Bytes from other GPUs.
@@ -109,10 +111,39 @@ impl GpuRecords {
         self.at_us = now_us;
     }
 
+    /// Time of all GPUs in inferences, in 10,000 of the time from the first event to the last.
+    pub fn use_per_10000(&self) -> u64 {
+        let all_us = u128::from(self.passed_us()) * self.busy_us.len() as u128;
+        let used = u128::from(self.infer_us) * 10_000 / all_us.max(1);
+        u64::try_from(used).unwrap_or(u64::MAX)
+    }
+
+    fn passed_us(&self) -> u64 {
+        self.at_us.saturating_sub(self.start_us.unwrap_or(0))
+    }
+
     /// Mean number of copies of the watched model, in thousandths.
     pub fn copies_milli(&self) -> u64 {
-        let passed = self.at_us.saturating_sub(self.start_us.unwrap_or(0));
-        let milli = self.copies_us * 1_000 / u128::from(passed.max(1));
+        let milli = self.copies_us * 1_000 / u128::from(self.passed_us().max(1));
         u64::try_from(milli).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_use_of_gpus_is_their_time_in_inference_of_the_time_that_has_passed() {
+        let mut records = GpuRecords::new(4);
+        assert_eq!(records.use_per_10000(), 0);
+        records.pass(1_000_000, 0);
+        // Two inferences of 1.5 s, one behind a load that does not count.
+        records.busy(GpuId(0), 1_500_000);
+        records.busy(GpuId(1), 4_000_000);
+        records.infer_us += 2 * 1_500_000;
+        records.pass(6_000_000, 0);
+        // 3 s of 4 GPUs in 5 s.
+        assert_eq!(records.use_per_10000(), 1_500);
     }
 }

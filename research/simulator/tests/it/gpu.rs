@@ -7,7 +7,7 @@ use serde_json::Value;
 use tetris_gpu_policies::{LALB, LALBO3};
 use tetris_scaler_dispatch::gpu::{GpuPolicy, LoadBalancing, SharingRules};
 use tetris_scaler_simulator::gpu::gpu_faas::{FaasOutcome, FaasSetting, Popularity, simulate};
-use tetris_scaler_simulator::gpu::torpor::{self, NodeSetting, TorporGrid, Variant};
+use tetris_scaler_simulator::gpu::torpor::{self, Arrivals, NodeSetting, TorporGrid, Variant};
 
 fn setting(working_set: u32, seed: u64) -> FaasSetting {
     FaasSetting {
@@ -52,6 +52,48 @@ fn locality_saves_latency_and_misses_in_the_order_of_the_paper() {
 }
 
 #[test]
+fn figure_4c_has_more_use_of_gpus_the_fewer_requests_miss() {
+    let all = [15, 25, 35].map(outcomes);
+    for [lb, lalb, o3] in all {
+        // A GPU loads for more than half of a miss: LB has the least use by far.
+        assert!(
+            lb.use_per_10000 * 3 < lalb.use_per_10000 * 2,
+            "{lb:?} {lalb:?}"
+        );
+        // Without many misses, the time of the last request decides.
+        assert!(
+            lalb.use_per_10000 <= o3.use_per_10000 + 100,
+            "{lalb:?} {o3:?}"
+        );
+    }
+    let of_lb = all.map(|[lb, ..]| lb.use_per_10000);
+    let of_o3 = all.map(|[.., o3]| o3.use_per_10000);
+    for uses in [of_lb, of_o3] {
+        let [least, most] = [uses.iter().min(), uses.iter().max()].map(Option::unwrap);
+        assert!(most - least < 500, "{uses:?}");
+    }
+}
+
+#[test]
+fn tiers_of_popularity_change_the_working_sets_with_a_lower_tier() {
+    let of = |popularity, working_set| {
+        let setting = FaasSetting {
+            popularity,
+            ..setting(working_set, 1)
+        };
+        simulate(&setting, Arc::new(LALBO3))
+    };
+    // Fifteen functions are the upper tier only.
+    let equal =
+        |working_set| of(Popularity::TwoTier, working_set) == of(Popularity::Uniform, working_set);
+    assert!(equal(15) && !equal(25) && !equal(35));
+    assert_ne!(
+        of(Popularity::TwoTierZipf, 15),
+        of(Popularity::TwoTierRoot, 15)
+    );
+}
+
+#[test]
 fn the_result_follows_from_the_seed() {
     let run = |seed| simulate(&setting(25, seed), Arc::new(LALBO3));
     assert_eq!(run(1), run(1));
@@ -77,8 +119,9 @@ fn the_reproduction_of_gpu_faas_has_the_papers_figures_beside_its_own() {
     let json = command(&[&small[..], &["--format", "json"]].concat());
     let report: Value = serde_json::from_slice(&json.stdout).unwrap();
     let count = |name: &str| report[name].as_array().unwrap().len();
-    assert_eq!((count("claims"), count("limits")), (16, 10));
-    assert_eq!((count("runs"), count("sweep")), (12, 3 * 4 * 12));
+    assert_eq!((count("claims"), count("limits")), (17, 10));
+    assert_eq!((count("runs"), count("sweep")), (12, 6 * 5 * 12));
+    assert_eq!(count("fits"), 6 * 5);
     assert_eq!(report["claims"][0]["paper"], -9774);
 }
 
@@ -101,14 +144,13 @@ fn ours_has_less_latency_than_the_policies_of_gpu_faas() {
 
 fn node(functions: u32, shared_permille: u64) -> NodeSetting {
     let grid = TorporGrid {
-        seconds: 30,
+        seconds: Some(30),
         memory_mb: 8_000,
         ..TorporGrid::default()
     };
     NodeSetting {
-        functions,
         shared_permille,
-        ..grid.node()
+        ..grid.node(functions)
     }
 }
 
@@ -125,20 +167,122 @@ fn late_binding_runs_functions_for_which_containers_have_no_room() {
     assert!(torpor.compliant > native.compliant, "{torpor:?}");
 }
 
+fn torpor_seed(seed: u64) -> TorporGrid {
+    TorporGrid {
+        seed,
+        ..TorporGrid::default()
+    }
+}
+
 #[test]
-fn lifespans_let_more_functions_run_and_cost_cold_starts() {
-    let of = |lifespan_percent| NodeSetting {
-        lifespan_percent,
-        ..node(160, 0)
+fn figure_8_has_ten_times_the_functions_within_50_ms_by_the_authors_arrivals() {
+    for seed in 1..=3 {
+        let setting = torpor_seed(seed).one_gpu(210, 10);
+        let [native, torpor] =
+            [Variant::Native, Variant::Torpor].map(|variant| torpor::simulate(&setting, variant));
+        assert_eq!((native.executed, torpor.executed), (19, 210));
+        assert_eq!(torpor.compliant, 210, "{torpor:?}");
+        assert!(torpor.p98_us[0] < 50_000, "{torpor:?}");
+        assert!(torpor.misses * 3 > torpor.requests, "{torpor:?}");
+    }
+    // Exponential times between requests make them wait.
+    let random = TorporGrid {
+        arrivals: Arrivals::PoissonProcess,
+        ..TorporGrid::default()
     };
-    let native = torpor::simulate(&of(99), Variant::Native);
-    let [long, short] = [99, 50].map(|percent| torpor::simulate(&of(percent), Variant::InflessKa));
-    assert_eq!(native.misses, 0);
-    assert!(native.executed <= long.executed, "{native:?} {long:?}");
-    assert!(long.executed < short.executed, "{long:?} {short:?}");
-    assert!(long.misses < short.misses, "{long:?} {short:?}");
-    // A cold start takes 8 s: its function misses the SLO.
-    assert!(short.compliant < native.compliant, "{native:?} {short:?}");
+    let torpor = torpor::simulate(&random.one_gpu(210, 10), Variant::Torpor);
+    assert!(torpor.p98_us[0] > 100_000, "{torpor:?}");
+}
+
+#[test]
+fn figure_9_balances_frequent_functions_and_native_containers_queue() {
+    for seed in 1..=3 {
+        let setting = torpor_seed(seed).frequent();
+        let [native, torpor] =
+            [Variant::Native, Variant::Torpor].map(|variant| torpor::simulate(&setting, variant));
+        assert_eq!(torpor.compliant, 40, "{torpor:?}");
+        assert!(torpor.p98_us[0] < 45_000, "{torpor:?}");
+        assert!(native.p98_us[0] > 10 * torpor.p98_us[0], "{native:?}");
+    }
+}
+
+#[test]
+fn figure_10_lets_lifespans_run_more_functions_and_breaks_most_of_their_slos() {
+    for seed in 1..=3 {
+        let setting = torpor_seed(seed).beside_containers();
+        let [native, infless, torpor] = [Variant::Native, Variant::InflessKa, Variant::Torpor]
+            .map(|variant| torpor::simulate(&setting, variant));
+        assert_eq!((native.executed, native.misses), (72, 0));
+        assert_eq!((torpor.executed, torpor.compliant), (160, 160));
+        assert!(infless.executed > 110, "{infless:?}");
+        assert!((1..=12).contains(&infless.compliant), "{infless:?}");
+        // Shorter lifespans make for more cold starts.
+        let shorter = NodeSetting {
+            lifespan_percent: 90,
+            ..setting
+        };
+        let shorter = torpor::simulate(&shorter, Variant::InflessKa);
+        assert!(infless.executed <= shorter.executed, "{shorter:?}");
+        assert!(infless.misses < shorter.misses, "{infless:?} {shorter:?}");
+    }
+}
+
+#[test]
+fn figure_11_has_480_of_480_functions_compliant() {
+    for seed in 1..=3 {
+        let setting = torpor_seed(seed).parts(480);
+        let [torpor, lru] =
+            [Variant::Torpor, Variant::Lru].map(|variant| torpor::simulate(&setting, variant));
+        assert_eq!((torpor.functions, torpor.compliant), (480, 480));
+        assert!(lru.compliant < 480, "{lru:?}");
+    }
+}
+
+#[test]
+fn the_authors_threshold_keeps_more_functions_compliant_under_overload_than_a_queue() {
+    // The first ten minutes, with more requests than later ones.
+    let grid = TorporGrid {
+        seconds: Some(600),
+        ..TorporGrid::default()
+    };
+    let [fifo, torpor] =
+        [Variant::Fifo, Variant::Torpor].map(|variant| torpor::simulate(&grid.parts(560), variant));
+    assert!(torpor.compliant > fifo.compliant, "{torpor:?} {fifo:?}");
+}
+
+#[test]
+fn figure_12_meets_both_slos_where_the_least_recently_used_models_go_first_it_meets_neither() {
+    for seed in 1..=3 {
+        let setting = torpor_seed(seed).light_and_heavy();
+        let [lru, torpor] =
+            [Variant::Lru, Variant::Torpor].map(|variant| torpor::simulate(&setting, variant));
+        let [light, heavy] = torpor.p98_us;
+        assert!(light < 80_000 && heavy < 200_000, "{torpor:?}");
+        assert!(lru.p98_us[1] > 200_000, "{lru:?}");
+    }
+}
+
+#[test]
+fn wrong_arguments_of_reproductions_are_named() {
+    for (command_name, name, value, expected) in [
+        ("reproduce-torpor", "--arrivals", "often", "poisson-process"),
+        ("reproduce-torpor", "--seconds", "9", "9"),
+        (
+            "reproduce-gpu-faas",
+            "--popularity",
+            "often",
+            "two-tier-zipf",
+        ),
+        ("reproduce-gpu-faas", "--seeds", "0", "0"),
+    ] {
+        let output = command(&[command_name, name, value]);
+        assert_eq!(output.status.code(), Some(2));
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            message.contains(name) && message.contains(expected),
+            "{message}"
+        );
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use super::pool::Pool;
 use super::queue::{GlobalQueue, Waiting};
 use super::topology::GpuId;
 
-/// Policy of a scheduler: the next request, its GPU, and models to evict for it. It has no state:
-/// everything it may know is in the queue and the pool.
+/// Policy of a scheduler: the next request, its GPU, and models to evict for it. The policies of this
+/// crate have no state: everything they may know is in the queue and the pool.
 pub trait GpuPolicy: Debug + Send + Sync {
     /// True if models of equal content have one copy in a GPU's memory.
     fn shares(&self) -> bool {

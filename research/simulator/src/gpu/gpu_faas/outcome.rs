@@ -19,6 +19,9 @@ pub struct FaasOutcome {
     pub false_misses_per_10000: u64,
     /// Mean number of copies of the most popular model, in thousandths.
     pub top_copies_milli: u64,
+    /// Use of SMs: time that all GPUs execute inferences, without loads, from the first arrival to the
+    /// last result, in 10,000.
+    pub use_per_10000: u64,
 }
 
 impl FaasOutcome {
@@ -38,6 +41,7 @@ impl FaasOutcome {
             misses_per_10000: misses * 10_000 / count,
             false_misses_per_10000: false_misses * 10_000 / misses.max(1),
             top_copies_milli: records.copies_milli(),
+            use_per_10000: records.use_per_10000(),
         }
     }
 
@@ -55,6 +59,7 @@ impl FaasOutcome {
             misses_per_10000: mean(|run| run.misses_per_10000),
             false_misses_per_10000: mean(|run| run.false_misses_per_10000),
             top_copies_milli: mean(|run| run.top_copies_milli),
+            use_per_10000: mean(|run| run.use_per_10000),
         }
     }
 }

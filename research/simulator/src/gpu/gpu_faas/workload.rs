@@ -8,41 +8,7 @@ use tetris_scaler_dispatch::gpu::{Gpu, GpuModel, GpuRequest, ModelId, ObjectId, 
 use tetris_simulation::Rng;
 
 use super::models::TABLE;
-
-/// Number of requests of a function against that of the most popular one, by rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Popularity {
-    /// As many of each.
-    Uniform,
-    /// By the inverse square root of the rank.
-    Root,
-    /// By the inverse of the rank.
-    Zipf,
-}
-
-impl Popularity {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Uniform, Self::Root, Self::Zipf];
-
-    /// Name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Uniform => "uniform",
-            Self::Root => "root",
-            Self::Zipf => "zipf",
-        }
-    }
-
-    fn weight(self, rank: u64) -> u64 {
-        const UNIT: u64 = 1_000_000_000;
-        match self {
-            Self::Uniform => UNIT,
-            Self::Root => UNIT * 1_000 / (rank * 1_000_000).isqrt(),
-            Self::Zipf => UNIT / rank,
-        }
-    }
-}
+use super::popularity::Popularity;
 
 /// A setting of the evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -19,7 +19,11 @@ pub(super) fn run(
     let homes: Vec<Option<usize>> = (0..setting.functions)
         .map(|function| {
             let (_, kind) = setting.kind(function)?;
-            let needed = if native { kind.native_mb } else { kind.mb };
+            let needed = if native {
+                setting.container_mb(kind)
+            } else {
+                kind.mb
+            };
             memory.take(needed)
         })
         .collect();

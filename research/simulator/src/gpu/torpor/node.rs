@@ -3,20 +3,27 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tetris_scaler_core::Rate;
 use tetris_scaler_dispatch::RequestId;
 use tetris_scaler_dispatch::gpu::{Gpu, GpuId, GpuModel, GpuRequest, ModelId, Topology};
-use tetris_simulation::Rng;
 
-use crate::dispatch::poisson::Poisson;
-
+use super::arrivals::Arrivals;
 use super::kinds::{KINDS, Kind};
+use super::rates::Rates;
+
+/// Memory of a V100, in megabytes, all of which containers and NonSwap have.
+pub(super) const WHOLE_MB: u64 = 32_000;
+/// Time between two requests that warm functions up, and after the last of them, in microseconds: the
+/// authors' sender waits as long.
+const WARM_UP_US: (u64, u64) = (50_000, 5_000_000);
+/// Pairs of GPUs with a fast link, by the authors' `controller.hpp`; all others have a slow one.
+const FAST: [(u32, u32); 3] = [(0, 3), (1, 2), (2, 3)];
 
 /// Links between the GPUs of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Links {
-    /// Two pairs, each at one switch; links of 48 GB/s in a pair and 24 GB/s across (assumed).
+    /// Two pairs, each at one switch. Links are fast between GPUs 0 and 3, 1 and 2, 2 and 3, and slow
+    /// between all others, as in the authors' matrix; 48 and 24 GB/s are assumed.
     Pairs,
     /// Two pairs without links between GPUs.
     NoPeers,
@@ -45,8 +52,10 @@ pub struct NodeSetting {
     pub functions: u32,
     /// Kinds of their models, in turns.
     pub kinds: Vec<usize>,
-    /// Requests per minute of a function: one of these.
-    pub per_minute: Vec<u64>,
+    /// Rates of the functions.
+    pub rates: Rates,
+    /// Kind of arrivals.
+    pub arrivals: Arrivals,
     /// Number of GPUs.
     pub gpus: u32,
     /// Device memory of a GPU for models, in megabytes.
@@ -55,11 +64,13 @@ pub struct NodeSetting {
     pub links: Links,
     /// Part of a model's bytes that all functions of its kind share, in thousandths.
     pub shared_permille: u64,
+    /// Number of native containers that a GPU holds; nothing to go by their memory.
+    pub native_per_gpu: Option<u64>,
     /// Lifespan of an idle container of INFless-KA: this percentile of the times between its requests.
     pub lifespan_percent: u64,
     /// SLO of vision models and of Bert-qa, in microseconds.
     pub slo_us: [u64; 2],
-    /// Length in seconds. The first tenth does not count.
+    /// Length in seconds, behind a request for each function that warms it up and does not count.
     pub seconds: u64,
     /// Seed of rates and arrivals.
     pub seed: u64,
@@ -87,7 +98,8 @@ impl NodeSetting {
         if self.links != Links::NoPeers {
             for from in 0..self.gpus {
                 for to in (0..self.gpus).filter(|&to| to != from) {
-                    let gb = if from / 2 == to / 2 { 48 } else { 24 };
+                    let fast = FAST.contains(&(from.min(to), from.max(to)));
+                    let gb = if fast { 48 } else { 24 };
                     peers.insert((GpuId(from), GpuId(to)), gb * 1_000_000_000);
                 }
             }
@@ -109,19 +121,30 @@ impl NodeSetting {
             .collect()
     }
 
-    /// Requests in the order of their arrival.
+    /// Memory of a GPU that a native container takes, in megabytes.
+    pub(super) fn container_mb(&self, kind: &Kind) -> u64 {
+        let by_count = self
+            .native_per_gpu
+            .and_then(|all| WHOLE_MB.checked_div(all));
+        by_count.unwrap_or(kind.native_mb)
+    }
+
+    /// Time at which functions are warm, and requests begin to count, in microseconds.
+    pub(super) fn warm_us(&self) -> u64 {
+        let (between_us, after_us) = WARM_UP_US;
+        u64::from(self.functions) * between_us + after_us
+    }
+
+    /// Requests in the order of their arrival, those that warm functions up first.
     pub fn requests(&self) -> Vec<GpuRequest> {
-        let end_us = self.seconds * 1_000_000;
-        let mut all: Vec<(u64, u32)> = Vec::new();
-        for function in 0..self.functions {
-            let mut rng = Rng::new(self.seed, 1_000 + u64::from(function));
-            let at = rng.below(self.per_minute.len() as u64) as usize;
-            let per_minute = self.per_minute.get(at).copied().unwrap_or(1);
-            let rate = Rate::from_micro_rps(per_minute * 1_000_000 / 60);
-            let arrivals = Poisson::new(rate, rng).take_while(|&at| at < end_us);
-            all.extend(arrivals.map(|at| (at, function)));
-        }
-        all.sort_unstable();
+        let rates = self.rates.of(self.functions, self.seed);
+        let (between_us, _) = WARM_UP_US;
+        let warm_up =
+            (0..self.functions).map(|function| (u64::from(function) * between_us, function));
+        let run = self.arrivals.requests(&rates, self.seconds, self.seed);
+        let run = run
+            .into_iter()
+            .map(|(at_us, function)| (self.warm_us() + at_us, function));
         let request = |(id, (arrived_us, function)): (usize, (u64, u32))| {
             let bert = self.kind(function).is_some_and(|(_, kind)| kind.is_bert);
             let [vision, text] = self.slo_us;
@@ -133,6 +156,6 @@ impl NodeSetting {
                 deadline_us: Some(arrived_us + if bert { text } else { vision }),
             }
         };
-        all.into_iter().enumerate().map(request).collect()
+        warm_up.chain(run).enumerate().map(request).collect()
     }
 }

@@ -35,7 +35,7 @@ pub struct NodeOutcome {
 
 impl NodeOutcome {
     pub(super) fn of(setting: &NodeSetting, records: &GpuRecords) -> Self {
-        let from_us = setting.seconds * 100_000;
+        let from_us = setting.warm_us();
         let counted: Vec<&Record> = records
             .requests
             .iter()

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use tetris_gpu_policies::{LALBO3, TorporRules};
+use tetris_gpu_policies::{LALBO3, TorporPrototype, TorporRules};
 use tetris_scaler_dispatch::gpu::{GpuPolicy, SharingRules};
+
+/// Longest transfer of a light model, in thousandths of its inference. With it the light models are
+/// those of the authors' router: DenseNets, Inception-v3 and EfficientNet.
+const LIGHT_PERMILLE: u64 = 800;
 
 /// A policy, or a baseline with early binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,8 +28,11 @@ pub enum Variant {
     Random,
     /// Least recently used model out.
     Lru,
-    /// The whole of Torpor.
+    /// The whole of Torpor, with the threshold and the eviction of the authors' prototype.
     Torpor,
+    /// Torpor by its paper's text, with the threshold of `tetris_scaler_dispatch`, which late requests
+    /// halve.
+    TorporHalving,
     /// LALBO3 of GPU-FaaS.
     Lalbo3,
     /// Ours.
@@ -44,6 +51,7 @@ impl Variant {
             Self::Random => "Torpor-Random",
             Self::Lru => "Torpor-LRU",
             Self::Torpor => "Torpor",
+            Self::TorporHalving => "Torpor-halving",
             Self::Lalbo3 => "LALBO3",
             Self::Sharing => "sharing",
         }
@@ -51,21 +59,25 @@ impl Variant {
 
     /// The policy, or nothing for early binding.
     pub(super) fn policy(self) -> Option<Arc<dyn GpuPolicy>> {
-        let torpor = |by_required_count, avoids_interference, evicts_light_first| {
-            Arc::new(TorporRules {
-                by_required_count,
-                avoids_interference,
-                evicts_light_first,
-                ..TorporRules::default()
-            })
+        let rules = |by_required_count, avoids_interference, evicts_light_first| TorporRules {
+            by_required_count,
+            avoids_interference,
+            evicts_light_first,
+            light_permille: LIGHT_PERMILLE,
+            ..TorporRules::default()
+        };
+        let prototype = |by_threshold, avoids_interference, evicts_light_first| {
+            let rules = rules(by_threshold, avoids_interference, evicts_light_first);
+            Arc::new(TorporPrototype::new(rules))
         };
         Some(match self {
             Self::Native | Self::InflessKa | Self::NonSwap => return None,
-            Self::SimpleSwap => torpor(false, false, false),
-            Self::Fifo => torpor(false, true, true),
-            Self::Random => torpor(true, false, true),
-            Self::Lru => torpor(true, true, false),
-            Self::Torpor => torpor(true, true, true),
+            Self::SimpleSwap => prototype(false, false, false),
+            Self::Fifo => prototype(false, true, true),
+            Self::Random => prototype(true, false, true),
+            Self::Lru => prototype(true, true, false),
+            Self::Torpor => prototype(true, true, true),
+            Self::TorporHalving => Arc::new(rules(true, true, true)),
             Self::Lalbo3 => Arc::new(LALBO3),
             Self::Sharing => Arc::new(SharingRules::default()),
         })
