@@ -61,17 +61,52 @@ def agrees(folder: Path, task: Any = "embedding") -> None:
     expected = TorchEncoder(folder, task, 1)
     engine = OnnxEncoder(folder, task, "prepacked", 1, 1)
     assert engine.signature == expected.signature
-    [name] = [output.name for output in engine.signature.outputs]
-    shown = 1 if task == "embedding" else mask[..., None]
-    output, wanted = engine.run(inputs)[name], expected.run(inputs)[name]
-    assert (output.dtype, output.shape) == (np.float32, wanted.shape)
-    np.testing.assert_allclose(output * shown, wanted * shown, rtol=1e-4, atol=2e-6)
+    shown = mask[..., None] if task == "feature-extraction" else 1
+    outputs, wanted = engine.run(inputs), expected.run(inputs)
+    assert list(outputs) == list(wanted) == [output.name for output in engine.signature.outputs]
+    for name, output in outputs.items():
+        assert (output.dtype, output.shape) == (np.float32, wanted[name].shape)
+        np.testing.assert_allclose(output * shown, wanted[name] * shown, rtol=1e-4, atol=2e-6)
 
 
 @pytest.mark.parametrize("task", ["embedding", "feature-extraction"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_an_encoder_computes_what_transformers_does(tmp_path: Path, store: Path, name: str, task: str) -> None:
     agrees(saved(tmp_path, name), task)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert"])
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [(3, "single_label_classification"), (3, "multi_label_classification"), (1, None), (2, "regression")],
+)
+def test_a_classifier_has_the_logits_and_scores_of_transformers(
+    tmp_path: Path, name: str, labels: int, problem: str | None
+) -> None:
+    prefix, sizes = FAMILIES[name]
+    torch.manual_seed(7)
+    config = getattr(transformers, f"{prefix}Config")(**sizes, num_labels=labels, problem_type=problem)
+    model = getattr(transformers, f"{prefix}ForSequenceClassification")(config)
+    model.save_pretrained(tmp_path)
+    agrees(tmp_path, "classification")
+    engine = load(parse(["--model-path", str(tmp_path)], {}))
+    assert engine.platform == "onnx_safetensors"
+    rows = engine.run({"input_ids": np.array([[2, 4, 3]]), "attention_mask": np.ones((1, 3), np.int64)})
+    with torch.inference_mode():
+        logits = model.eval()(input_ids=torch.tensor([[2, 4, 3]])).logits
+    np.testing.assert_allclose(rows["logits"], logits.numpy(), rtol=1e-4, atol=2e-6)
+    scores = {"regression": logits, "single_label_classification": logits.softmax(-1)}.get(problem, logits.sigmoid())
+    np.testing.assert_allclose(rows["scores"], scores.numpy(), rtol=1e-4, atol=2e-6)
+
+
+def test_a_sentence_transformer_of_a_classifier_has_embeddings(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "bert", "ForSequenceClassification")
+    outputs = [output.name for output in load(parse(["--model-path", str(folder)], {})).signature.outputs]
+    assert outputs == ["logits", "scores"]
+    (folder / "modules.json").write_text("[]")
+    for arguments in ([], ["--task", "embedding"]):
+        engine = load(parse(["--model-path", str(folder), *arguments], {}))
+        assert [output.name for output in engine.signature.outputs] == ["embedding"]
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "distilbert"])
@@ -180,6 +215,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     "a decoder": (config(is_decoder=True), "is_decoder is True; expected False"),
     "positions": (config(position_embedding_type="relative_key"), "expected 'absolute'"),
     "an activation": (config(hidden_act="silu"), "activation is 'silu'; expected one of gelu"),
+    "labels": (config(id2label=[]), "id2label is []; expected an object with labels"),
     "a shape": (entry({"shape": [32, 64]}), "expected F32 [64, 32]"),
     "offsets": (entry({"data_offsets": [0, 1 << 40]}), "a tensor at 0"),
     "no offsets": (entry({"data_offsets": None}), "not a safetensors file"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tetris_instance.cpus import threads_per_worker
 from tetris_instance.engines import Engine
+from tetris_instance.engines.encoder import task_of
 from tetris_instance.errors import ConfigurationError
 from tetris_instance.options import Options
 
@@ -19,17 +20,18 @@ def load(options: Options) -> Engine:
     """
     path = options.model_path
     engine = options.engine if options.engine != "auto" else _engine_for(path)
+    task = options.task or task_of(path)
     threads = threads_per_worker(options.cpus, options.concurrency)
     if engine == "torch":
         if not (path / "config.json").is_file():
             raise ConfigurationError(f"--model-path is {path}; the engine torch expects a folder with config.json")
         from tetris_instance.engines.torch_encoder import TorchEncoder
 
-        return TorchEncoder(path, options.task, threads)
+        return TorchEncoder(path, task, threads)
     if _has_safetensors(path) and (options.engine == "auto" or not any(path.glob("*.onnx"))):
         from tetris_instance.engines.onnx_encoder import OnnxEncoder
 
-        return OnnxEncoder(path, options.task, options.onnx_weights, threads, options.concurrency)
+        return OnnxEncoder(path, task, options.onnx_weights, threads, options.concurrency)
     from tetris_instance.engines.onnx_graph import OnnxGraph
 
     return OnnxGraph(_onnx_file(path), options.onnx_weights, threads, options.concurrency, options.dimensions)

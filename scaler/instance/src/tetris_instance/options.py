@@ -40,7 +40,8 @@ class Options:
     model_name: str
     model_version: str
     engine: str
-    task: Task
+    #: Task of a model folder; `None` for the one that its architecture has.
+    task: Task | None
     onnx_weights: Weights
     dimensions: Mapping[str, int]
     batch: int
@@ -217,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--model-name", help="name in the protocol (default: name of the folder or file)")
     add("--model-version", default="1", help="version in the protocol (default: 1)")
     add("--engine", choices=ENGINES, default="auto", help="engine (default: by the model's files)")
-    add("--task", choices=TASKS, default="embedding", help="task of a model folder (default: embedding)")
+    add("--task", choices=TASKS, help="task of a model folder (default: by its architecture)")
     add("--onnx-weights", choices=get_args(Weights), default="prepacked", help="sharing mode of ONNX Runtime sessions")
     add(
         "--dimension", metavar="NAME=SIZE", type=_dimension, action="append", default=[],

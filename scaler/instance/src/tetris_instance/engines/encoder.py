@@ -11,7 +11,9 @@ import numpy as np
 from tetris_instance.errors import ConfigurationError, RequestError
 from tetris_instance.tensors import Signature, Tensors, TensorSpec
 
-Task = Literal["embedding", "feature-extraction"]
+Task = Literal["embedding", "feature-extraction", "classification"]
+#: How scores follow from logits.
+Activation = Literal["softmax", "sigmoid", "identity"]
 Pooling = Literal["mean", "cls"]
 TASKS: tuple[str, ...] = get_args(Task)
 
@@ -24,7 +26,7 @@ class Encoder:
 
     Args:
         task: Task of the model, which selects the output.
-        width: Size of an embedding.
+        width: Size of an embedding; number of labels of a classification.
         pad: Token of padding.
         vocabulary: Number of tokens.
         positions: Maximum number of tokens per row.
@@ -62,8 +64,30 @@ def _signature(task: Task, width: int, pad: int) -> Signature:
     padding = {"input_ids": pad, "attention_mask": 0}
     if task == "embedding":
         return Signature(inputs, (TensorSpec("embedding", "FP32", (-1, width)),), True, padding)
+    if task == "classification":
+        rows = (-1, width)
+        return Signature(
+            inputs, (TensorSpec("logits", "FP32", rows), TensorSpec("scores", "FP32", rows)), True, padding
+        )
     outputs = (TensorSpec("last_hidden_state", "FP32", (-1, -1, width)),)
     return Signature(inputs, outputs, True, padding, frozenset({"last_hidden_state"}))
+
+
+def task_of(folder: Path) -> Task:
+    """Return the task of a folder: classification, if its architecture has labels and it is no sentence-transformer."""
+    try:
+        architectures = json.loads((folder / "config.json").read_bytes())["architectures"]
+        labels = str(architectures[0]).endswith("ForSequenceClassification")
+    except (OSError, ValueError, KeyError, IndexError, TypeError, RecursionError):
+        return "embedding"
+    return "classification" if labels and not (folder / "modules.json").is_file() else "embedding"
+
+
+def activation_of(problem_type: object, labels: int) -> Activation:
+    """Return how scores follow from logits, as transformers has it by the configuration's `problem_type`."""
+    if problem_type == "regression":
+        return "identity"
+    return "sigmoid" if labels == 1 or problem_type == "multi_label_classification" else "softmax"
 
 
 def pooling_of(folder: Path) -> tuple[Pooling, bool]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tetris_instance.engines.encoder import Pooling, Task
+from tetris_instance.engines.encoder import Pooling, Task, activation_of
 from tetris_instance.engines.encoder_files import EncoderFiles, UnsupportedEncoderError, Weight
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ _FAMILIES = {
     "roberta": (_BERT, True),
     "xlm-roberta": (_BERT, True),
 }
+#: Layers of a classifier by `model_type`, and the activation between them.
+_CLASSIFIERS = {
+    "bert": ("pooler.dense", "Tanh", "classifier"),
+    "camembert": ("classifier.dense", "Tanh", "classifier.out_proj"),
+    "distilbert": ("pre_classifier", "Relu", "classifier"),
+    "roberta": ("classifier.dense", "Tanh", "classifier.out_proj"),
+    "xlm-roberta": ("classifier.dense", "Tanh", "classifier.out_proj"),
+}
 #: Operators of `hidden_act`, with their attributes.
 _ACTIVATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "gelu": ("Gelu", {}),
@@ -75,6 +83,8 @@ class Shape:
     positions: int
     #: Token of padding.
     pad: int
+    #: Number of a classifier's labels.
+    labels: int
 
 
 def shape_of(files: EncoderFiles) -> Shape:
@@ -110,11 +120,14 @@ def shape_of(files: EncoderFiles) -> Shape:
             f"{path}: {positions} positions, width {width}, {heads} heads, {layers} layers for {len(files.weights)} "
             "tensors; expected a position, heads of equal width, and tensors of each layer"
         )
-    return Shape(width, heads, layers, files.integer("vocab_size"), positions, pad)
+    labels = config.get("id2label", {"0": "", "1": ""})
+    if not isinstance(labels, dict) or not labels:
+        raise UnsupportedEncoderError(f"{path}: id2label is {labels!r}; expected an object with labels")
+    return Shape(width, heads, layers, files.integer("vocab_size"), positions, pad, len(labels))
 
 
 def build(files: EncoderFiles, shape: Shape, task: Task, pooling: Pooling, normalize: bool) -> ModelProto:
-    """Make the graph: inputs `input_ids` and `attention_mask`, and the output of the task.
+    """Make the graph: inputs `input_ids` and `attention_mask`, and the outputs of the task.
 
     Raises:
         UnsupportedEncoderError: A weight is missing, or is not as the configuration has it.
@@ -124,16 +137,23 @@ def build(files: EncoderFiles, shape: Shape, task: Task, pooling: Pooling, norma
     builder = _Builder(files, shape)
     hidden = builder.encode()
     width: list[Any] = ["batch", "sequence", shape.width]
+    outputs: dict[str, list[Any]] = {"last_hidden_state": width}
     if task == "embedding":
         builder.pool(hidden, pooling, normalize, "embedding")
-        output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", shape.width])
+        outputs = {"embedding": ["batch", shape.width]}
+    elif task == "classification":
+        builder.classify(hidden, "logits", "scores")
+        outputs = {name: ["batch", shape.labels] for name in ("logits", "scores")}
     else:
         builder.node("Identity", [hidden], output="last_hidden_state")
-        output = helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, width)
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.INT64, width[:2]) for name in ("input_ids", "attention_mask")
-    ]
-    graph = helper.make_graph(builder.nodes, "encoder", inputs, [output], list(builder.initializers.values()))
+    inputs = {"input_ids": width[:2], "attention_mask": width[:2]}
+    graph = helper.make_graph(
+        builder.nodes,
+        "encoder",
+        [helper.make_tensor_value_info(name, TensorProto.INT64, sizes) for name, sizes in inputs.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes) for name, sizes in outputs.items()],
+        list(builder.initializers.values()),
+    )
     opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_EXTENSIONS, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
 
@@ -190,6 +210,19 @@ class _Builder:
             pooled = self.node("LpNormalization", [pooled], axis=1, p=2)
         self.node("Identity", [pooled], output=output)
 
+    def classify(self, hidden: str, logits: str, scores: str) -> None:
+        """Add the classifier of the first token."""
+        shape, config = self._shape, self._files.config
+        dense, activation, out = _CLASSIFIERS[config["model_type"]]
+        first = self.node("Gather", [hidden, self._constant("first", 0)], axis=1)
+        # The pooler of BERT has the model's prefix, a head has none.
+        prefix = self._prefix if f"{self._prefix}{dense}.weight" in self._files.weights else ""
+        raised = self.node(activation, [self._linear(dense, first, shape.width, shape.width, prefix)])
+        self.node("Identity", [self._linear(out, raised, shape.width, shape.labels, "")], output=logits)
+        operator = activation_of(config.get("problem_type"), shape.labels).capitalize()
+        fields: dict[str, Any] = {"axis": -1} if operator == "Softmax" else {}
+        self.node(operator, [logits], output=scores, **fields)
+
     def _embeddings(self) -> str:
         shape = self._shape
         words = self._weight("embeddings.word_embeddings.weight", shape.vocabulary, shape.width)
@@ -238,9 +271,9 @@ class _Builder:
         lowered = self._linear(prefix + names.down, raised, inner, width)
         return self._normalized(prefix + names.norm, self.node("Add", [lowered, hidden]))
 
-    def _linear(self, name: str, value: str, inputs: int, outputs: int) -> str:
-        weight = self._weight(f"{name}.weight", outputs, inputs)
-        return self.node("Gemm", [value, weight, self._weight(f"{name}.bias", outputs)], transB=1)
+    def _linear(self, name: str, value: str, inputs: int, outputs: int, prefix: str | None = None) -> str:
+        weight = self._weight(f"{name}.weight", outputs, inputs, prefix=prefix)
+        return self.node("Gemm", [value, weight, self._weight(f"{name}.bias", outputs, prefix=prefix)], transB=1)
 
     def _normalized(self, name: str, value: str) -> str:
         width = self._shape.width
@@ -258,10 +291,10 @@ class _Builder:
         self.initializers.setdefault(name, helper.make_tensor(name, TensorProto.INT64, dims, values))
         return name
 
-    def _weight(self, name: str, *shape: int) -> str:
+    def _weight(self, name: str, *shape: int, prefix: str | None = None) -> str:
         from onnx import TensorProto
 
-        name = self._prefix + name
+        name = (self._prefix if prefix is None else prefix) + name
         if name in self.initializers:
             return name
         weight = self._files.weights.get(name)

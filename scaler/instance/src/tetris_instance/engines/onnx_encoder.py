@@ -41,7 +41,8 @@ class OnnxEncoder(Encoder):
             model = _graph(files, shape, task, pooling, normalize)
         except UnsupportedEncoderError as error:
             raise ConfigurationError(f"{error}; other encoders need --engine torch") from error
-        super().__init__(task, shape.width, shape.pad, shape.vocabulary, shape.positions)
+        width = shape.labels if task == "classification" else shape.width
+        super().__init__(task, width, shape.pad, shape.vocabulary, shape.positions)
         self._private = sum(weight.nbytes for weight in files.weights.values())
         self._session = session(files.data, weights, threads, workers, model)
         self.text = tokenizer_beside(folder, frozenset(self.signature.padding), shape.positions)

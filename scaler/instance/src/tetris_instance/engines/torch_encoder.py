@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tetris_instance.engines import ModelBytes
-from tetris_instance.engines.encoder import Encoder, Task, pooling_of
+from tetris_instance.engines.encoder import Encoder, Task, activation_of, pooling_of
 from tetris_instance.engines.tokens import tokenizer_beside
 from tetris_instance.errors import ConfigurationError
 from tetris_instance.tensors import Array, Tensors
@@ -36,12 +36,14 @@ class TorchEncoder(Encoder):
         self._device = device
         # OpenMP keeps the number per thread; PyTorch applies the last number to each new thread.
         self._torch.set_num_threads(threads)
-        self._model = _load(folder)
+        self._model = _load(folder, task)
         config = self._model.config
         self._task = task
         self._pooling, self._normalize = pooling_of(folder)
+        width = int(config.num_labels if task == "classification" else config.hidden_size)
+        self._activation = activation_of(getattr(config, "problem_type", None), width)
         pad = int(getattr(config, "pad_token_id", None) or 0)
-        super().__init__(task, int(config.hidden_size), pad, int(config.vocab_size), _positions(self._model))
+        super().__init__(task, width, pad, int(config.vocab_size), _positions(self._model))
         self.text = tokenizer_beside(folder, frozenset(self.signature.padding), self._positions)
 
     @property
@@ -68,13 +70,21 @@ class TorchEncoder(Encoder):
         ids, mask = (torch.as_tensor(np.ascontiguousarray(inputs[name])) for name in ("input_ids", "attention_mask"))
         ids, mask = ids.to(self._device), mask.to(self._device)
         with torch.inference_mode():
-            hidden = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
+            output = self._model(input_ids=ids, attention_mask=mask)
+            if self._task == "classification":
+                return {"logits": _array(output.logits), "scores": _array(self._scores(output.logits.float()))}
+            hidden = output.last_hidden_state
             if self._task == "feature-extraction":
                 return {"last_hidden_state": _array(hidden)}
             pooled = hidden[:, 0] if self._pooling == "cls" else _mean(hidden, mask)
             if self._normalize:
                 pooled = torch.nn.functional.normalize(pooled, dim=1)
             return {"embedding": _array(pooled)}
+
+    def _scores(self, logits: Any) -> Any:
+        if self._activation == "identity":
+            return logits
+        return logits.softmax(dim=-1) if self._activation == "softmax" else logits.sigmoid()
 
 
 def _mean(hidden: Any, mask: Any) -> Any:
@@ -103,19 +113,20 @@ def _import_torch() -> Any:
     return torch
 
 
-def _load(folder: Path) -> Any:
+def _load(folder: Path, task: Task) -> Any:
     import tetris
 
     # Patch before the import: transformers keeps references to the loading functions of
     # safetensors.
     tetris.patch()
-    from transformers import AutoModel
+    from transformers import AutoModel, AutoModelForSequenceClassification
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
+    kind = AutoModelForSequenceClassification if task == "classification" else AutoModel
     try:
         # No pickles, no code from the model's folder, nothing from the network.
-        model = AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True, trust_remote_code=False)
+        model = kind.from_pretrained(folder, local_files_only=True, use_safetensors=True, trust_remote_code=False)
     except Exception as error:
         raise ConfigurationError(f"{folder}: transformers cannot load it: {error}") from error
     if not hasattr(model.config, "vocab_size") or not hasattr(model.config, "hidden_size"):

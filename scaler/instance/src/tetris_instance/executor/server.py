@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from tetris_instance.cpus import threads_per_worker
+from tetris_instance.engines.encoder import task_of
 from tetris_instance.executor import repository
 from tetris_instance.executor.app import ExecutorApp
 from tetris_instance.executor.device import Device
@@ -42,7 +43,9 @@ class ExecutorServer(Life):
         threads = threads_per_worker(options.cpus, options.concurrency)
         models: dict[str, ServedModel] = {}
         for name, folder in repository.folders(options.repository).items():
-            models[name] = repository.serve(name, folder, options.task, threads, self._device, options.load_timeout_s)
+            models[name] = repository.serve(
+                name, folder, options.task or task_of(folder), threads, self._device, options.load_timeout_s
+            )
         engines = [model.engine for model in models.values()]
         self._runner = Runner(options.concurrency, options.queue_rows, self._metrics, engines[0].enter_worker)
         self._metrics.watch_models(models.values())
