@@ -1,4 +1,4 @@
-"""Safetensors folders of encoders by ONNX Runtime, against transformers itself; and files that are wrong."""
+"""Safetensors folders of encoders by ONNX Runtime, against transformers itself; and wrong files."""
 
 from __future__ import annotations
 

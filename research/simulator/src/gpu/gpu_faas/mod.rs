@@ -105,7 +105,7 @@ fn policies() -> Vec<(String, Arc<dyn GpuPolicy>)> {
     ]
 }
 
-/// Repeats the evaluation. Calls `progress` with the number of settings that are done and of all.
+/// Repeats the evaluation. Calls `progress` with the number of settings done and of all.
 pub fn reproduce(grid: FaasGrid, progress: &dyn Fn(usize, usize)) -> FaasReport {
     let all = 1 + Popularity::ALL.len() * MEMORIES_MB.len();
     let runs = working_sets(&grid, grid.popularity, grid.memory_mb);

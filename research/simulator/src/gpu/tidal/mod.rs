@@ -127,7 +127,7 @@ impl TidalGrid {
     }
 }
 
-/// Repeats the evaluation. Calls `progress` with the number of settings that are done and of all.
+/// Repeats the evaluation. Calls `progress` with the number of settings done and of all.
 pub fn reproduce(grid: TidalGrid, progress: &dyn Fn(usize, usize)) -> TidalReport {
     let setting = grid.setting();
     let cases = sweep::cases(&setting);

@@ -82,7 +82,7 @@ pub struct TorporReport {
     pub runs: Vec<TorporRun>,
 }
 
-/// Repeats the evaluation. Calls `progress` with the number of experiments that are done and of all.
+/// Repeats the evaluation. Calls `progress` with the number of experiments done and of all.
 pub fn reproduce(grid: TorporGrid, progress: &dyn Fn(usize, usize)) -> TorporReport {
     const CLUSTERS: [u32; 3] = [498, 1_002, 2_400];
     let mut runs = Vec::new();
