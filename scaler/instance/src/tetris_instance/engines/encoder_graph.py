@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 VERSION = 1
 #: Operators: those of ONNX, with LayerNormalization (17) and Gelu (20), and MultiHeadAttention of ONNX Runtime.
 _OPSET, _IR_VERSION, _EXTENSIONS = 20, 9, "com.microsoft"
+_EPSILON = 1e-12
 _LOWEST = -3.4028234663852886e38
 _PREFIXES = ("", "bert.", "roberta.", "distilbert.")
 
@@ -95,13 +96,13 @@ def shape_of(files: EncoderFiles) -> Shape:
     """
     config, path = files.config, files.folder / "config.json"
     kind = config.get("model_type")
-    if kind not in _FAMILIES:
+    if not isinstance(kind, str) or kind not in _FAMILIES:
         raise UnsupportedEncoderError(f"{path}: model_type is {kind!r}; expected one of {', '.join(sorted(_FAMILIES))}")
     for name, expected in (("is_decoder", False), ("position_embedding_type", "absolute")):
         if config.get(name, expected) != expected:
             raise UnsupportedEncoderError(f"{path}: {name} is {config[name]!r}; expected {expected!r}")
     activation = config.get("hidden_act", config.get("activation", "gelu"))
-    if activation not in _ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise UnsupportedEncoderError(
             f"{path}: the activation is {activation!r}; expected one of {', '.join(sorted(_ACTIVATIONS))}"
         )
@@ -120,6 +121,9 @@ def shape_of(files: EncoderFiles) -> Shape:
             f"{path}: {positions} positions, width {width}, {heads} heads, {layers} layers for {len(files.weights)} "
             "tensors; expected a position, heads of equal width, and tensors of each layer"
         )
+    epsilon = config.get("layer_norm_eps", _EPSILON)
+    if not isinstance(epsilon, float) or not 0 < epsilon < 1:
+        raise UnsupportedEncoderError(f"{path}: layer_norm_eps is {epsilon!r}; expected a number of 0 to 1")
     labels = config.get("id2label", {"0": "", "1": ""})
     if not isinstance(labels, dict) or not labels:
         raise UnsupportedEncoderError(f"{path}: id2label is {labels!r}; expected an object with labels")
@@ -173,7 +177,7 @@ class _Builder:
             raise UnsupportedEncoderError(f"{files.folder}: no tensor `{words}`; expected the weights of an encoder")
         self._prefix = prefix
         self._activation = _ACTIVATIONS[files.config.get("hidden_act", files.config.get("activation", "gelu"))]
-        self._epsilon = float(files.config.get("layer_norm_eps", 1e-12))
+        self._epsilon: float = files.config.get("layer_norm_eps", _EPSILON)
 
     def node(self, operator: str, inputs: list[str], output: str | None = None, domain: str = "", **fields: Any) -> str:
         """Add a node, and return the name of its output."""
