@@ -19,6 +19,8 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
+from tetris_instance.engines import encoder_files, encoder_graph
+from tetris_instance.engines.encoder_files import UnsupportedEncoderError
 from tetris_instance.engines.onnx_encoder import OnnxEncoder, serves
 from tetris_instance.engines.torch_encoder import TorchEncoder
 from tetris_instance.errors import ConfigurationError, RequestError
@@ -238,6 +240,26 @@ def test_files_that_are_wrong_are_errors_with_their_path(tmp_path: Path, name: s
     with pytest.raises(ConfigurationError) as caught:
         OnnxEncoder(folder, "embedding", "prepacked", 1, 1)
     assert message in str(caught.value) and str(folder) in str(caught.value)
+
+
+def test_damaged_files_are_errors_and_nothing_else(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "model", "bert")
+    random = np.random.default_rng(11)
+    intact = {name: (folder / name).read_bytes() for name in ("config.json", "model.safetensors")}
+    refused = 0
+    for round_ in range(400):
+        for name, content in intact.items():
+            damaged = bytearray(content)
+            reach = min(len(damaged), 4_000)
+            for _ in range(1 + round_ % 4):
+                damaged[random.integers(reach)] = random.integers(256)
+            (folder / name).write_bytes(bytes(damaged))
+        try:
+            files = encoder_files.read(folder)
+            encoder_graph.build(files, encoder_graph.shape_of(files), "classification", "mean", True)
+        except UnsupportedEncoderError:
+            refused += 1
+    assert refused > 200
 
 
 def test_weights_that_links_scatter_are_an_error(tmp_path: Path) -> None:

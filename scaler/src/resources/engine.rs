@@ -19,7 +19,7 @@ const MAX_PARALLEL: u32 = 4_096;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EngineSpec {
-    /// Name of the engine, such as instance, vllm or llama-cpp. By default the installed one that serves the model's
+    /// Name of the engine, such as instance or vllm. By default the installed one that serves the model's
     /// task and file format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
@@ -40,7 +40,7 @@ pub struct EngineSpec {
 /// Measurement by the operator, for a function that names no profile: a Job starts the server in several configurations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(validation = Rule::new("(has(self.cpus) ? self.cpus.size() : 4) * (has(self.batch) ? self.batch.size() : 4) * (has(self.concurrency) ? self.concurrency.size() : 2) <= 128").message("cpus, batch and concurrency make more than 128 configurations"))]
+#[x_kube(validation = Rule::new("(has(self.cpus) ? self.cpus.size() : 3) * (has(self.batch) ? self.batch.size() : 4) * (has(self.concurrency) ? self.concurrency.size() : 2) <= 128").message("cpus, batch and concurrency make more than 128 configurations"))]
 pub struct ProfilingSpec {
     /// Name of the model in the inference protocol. By default that of the Model, without one the function's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
