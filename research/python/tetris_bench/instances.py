@@ -25,20 +25,12 @@ from .text import prose, table
 
 MIB = 1 << 20
 WAYS = {
-    "torch-own-file": ("torch", False),
-    "torch": ("torch", True),
-    "onnxruntime-own-file": ("onnxruntime", False),
-    "onnxruntime": ("onnxruntime", True),
+    "torch-own-file": ("torch", False, "PyTorch, each instance with a copy of the file, as pods that download it"),
+    "torch": ("torch", True, "PyTorch, weights from the store"),
+    "onnxruntime-own-file": ("onnxruntime", False, "ONNX Runtime, each instance with a copy of the file"),
+    "onnxruntime": ("onnxruntime", True, "ONNX Runtime, weights from the store"),
 }
-"""Engine, and whether the instances share a store, or each has a copy of the file, as pods that download it."""
-WAYS_DESCRIBED = {
-    f"{engine}{suffix}": f"{library}, {place_of_weights}"
-    for engine, library in (("torch", "PyTorch"), ("onnxruntime", "ONNX Runtime"))
-    for suffix, place_of_weights in (
-        ("-own-file", "each instance with a copy of the file, as pods that download it"),
-        ("", "weights from the store"),
-    )
-}
+"""Engine, whether the instances share a store, and a description."""
 BARS = {"torch": 120 * MIB, "onnxruntime": 60 * MIB}
 """Bytes that an instance may add to the first."""
 MINILM = {
@@ -69,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="tetris-bench-instances-") as directory:
         result["model_bytes"] = options.weights.stat().st_size
         for way in options.ways:
-            engine, shared = WAYS[way]
+            engine, shared, _ = WAYS[way]
             print(f"{way}: {max(options.instances)} instances", file=sys.stderr)
             with place(STORE_COPIES * result["model_bytes"], None) as room:
                 if shared:
@@ -88,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         "tetris_bench.instances",
         "Start reference instances of one text encoder, by PyTorch and by ONNX Runtime, with a tensor store and with a "
         "file each, and measure what the node holds, the time to readiness and the time of a request.",
-        names("ways", WAYS_DESCRIBED.items()),
+        names("ways", ((way, described) for way, (_, _, described) in WAYS.items())),
     )
     add = options.add_argument
     add(

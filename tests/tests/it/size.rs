@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 const RUST: usize = 120_300;
-const PYTHON: usize = 12_430;
+const PYTHON: usize = 12_428;
 
 /// Parts of paths, and ends of names, of what is not the product.
 const OUTSIDE: [&str; 5] = ["tests", "benches", "examples", "fuzz", "research"];

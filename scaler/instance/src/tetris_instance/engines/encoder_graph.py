@@ -6,11 +6,12 @@ is converted, and a process needs no PyTorch.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tetris_instance.engines.encoder import Pooling, Task, activation_of
-from tetris_instance.engines.encoder_files import EncoderFiles, UnsupportedEncoderError, Weight
+from tetris_instance.engines.encoder_files import EncoderFiles, UnsupportedEncoderError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -187,6 +188,11 @@ class _Builder:
         self.nodes.append(helper.make_node(operator, inputs, [output], domain=domain, **fields))
         return output
 
+    def _cast(self, value: str, datatype: str) -> str:
+        from onnx import TensorProto
+
+        return self.node("Cast", [value], to=TensorProto.DataType.Value(datatype))
+
     def encode(self) -> str:
         """Add the encoder, and return its last hidden state: [batch, sequence, width]."""
         flat = self._constant("flat", [-1, self._shape.width])
@@ -194,7 +200,7 @@ class _Builder:
             "Concat", [self.node("Shape", ["input_ids"]), self._constant("width", [self._shape.width])], axis=0
         )
         # ONNX Runtime's masks are of 32 bits.
-        mask = self.node("Cast", ["attention_mask"], to=6)
+        mask = self._cast("attention_mask", "INT32")
         hidden = self.node("Reshape", [self._embeddings(), flat])
         for layer in range(self._shape.layers):
             hidden = self._layer(f"{self._names.layer}.{layer}.", hidden, mask, flat)
@@ -206,7 +212,7 @@ class _Builder:
         if pooling == "cls":
             pooled = self.node("Gather", [hidden, self._constant("first", 0)], axis=1)
         else:
-            weights = self.node("Cast", ["attention_mask"], to=1)
+            weights = self._cast("attention_mask", "FLOAT")
             shown = self.node("Mul", [hidden, self.node("Unsqueeze", [weights, self._constant("axis_last", [-1])])])
             total = self.node("ReduceSum", [shown, axis], keepdims=0)
             pooled = self.node("Div", [total, self.node("ReduceSum", [weights, axis], keepdims=1)])
@@ -247,7 +253,7 @@ class _Builder:
             length = self.node("Gather", [self.node("Shape", ["input_ids"]), self._constant("last", 1)])
             return self.node("Range", [self._constant("zero", 0), length, self._constant("one", 1)])
         pad = self._constant("pad", self._shape.pad)
-        token = self.node("Cast", [self.node("Not", [self.node("Equal", ["input_ids", pad])])], to=7)
+        token = self._cast(self.node("Not", [self.node("Equal", ["input_ids", pad])]), "INT64")
         counted = self.node("Mul", [self.node("CumSum", [token, self._constant("axis", 1)]), token])
         return self.node("Add", [counted, pad])
 
@@ -302,8 +308,7 @@ class _Builder:
         if name in self.initializers:
             return name
         weight = self._files.weights.get(name)
-        expected = Weight("", 0, 4 * _elements(shape), "F32", shape)
-        if weight is None or (weight.dtype, weight.shape, weight.nbytes) != ("F32", shape, expected.nbytes):
+        if weight is None or (weight.dtype, weight.shape, weight.nbytes) != ("F32", shape, 4 * math.prod(shape)):
             found = "missing" if weight is None else f"{weight.dtype} {list(weight.shape)}, {weight.nbytes} bytes"
             raise UnsupportedEncoderError(
                 f"{self._files.folder}: the tensor `{name}` is {found}; expected F32 {list(shape)}"
@@ -313,10 +318,3 @@ class _Builder:
             tensor.external_data.add(key=key, value=str(value))
         self.initializers[name] = tensor
         return name
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
