@@ -2,6 +2,9 @@
 
     python s3_server.py CONTENT WORK
 
+All are public. Files below `sha256` have their SHA-256 as the checksum, files below `damaged` the CRC32 of other bytes, all others
+their own CRC32.
+
 Writes the certificate of its authority to WORK/ca.pem, and prints its port when it is ready.
 """
 
@@ -17,6 +20,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
+
+
+CHECKSUMS = {
+    "sha256": {"ChecksumAlgorithm": "SHA256"},
+    "damaged": {"ChecksumAlgorithm": "CRC32", "ChecksumCRC32": "AAAAAA=="},
+}
 
 
 def certificate(name, key, issuer_name, issuer_key, authority):
@@ -73,7 +82,9 @@ def main(content, work):
     # The latest last: a sidecar is later than its model.
     files = (path for path in content.rglob("*") if path.is_file())
     for path in sorted(files, key=lambda path: path.stat().st_mtime_ns):
-        s3.upload_file(str(path), "models", str(path.relative_to(content)))
+        key = path.relative_to(content)
+        checksum = CHECKSUMS.get(key.parts[0], {"ChecksumAlgorithm": "CRC32"})
+        s3.put_object(Bucket="models", Key=str(key), Body=path.read_bytes(), ACL="public-read", **checksum)
     print(server.port, flush=True)
     threading.Event().wait()
 

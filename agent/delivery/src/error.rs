@@ -93,12 +93,12 @@ pub enum PullError {
     },
     /// The content is not what the source promises.
     #[error(
-        "`{address}`: expected SHA-256 {expected}, found {found}; nothing is bound to it. If another pull finds the same, the file is damaged at its source"
+        "`{address}`: expected {expected}, found {found}; nothing is bound to it. If another pull finds the same, the file is damaged at its source"
     )]
     Digest {
         /// The address.
         address: String,
-        /// The promised digest.
+        /// The promised digest or checksum.
         expected: String,
         /// The computed one.
         found: String,

@@ -10,6 +10,7 @@ use tetris_loader::Progress;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+use crate::checksum::Promise;
 use crate::error::{PullError, Trouble};
 use crate::listing::{Listing, RemoteFile};
 use crate::options::PullOptions;
@@ -95,6 +96,27 @@ impl<'a> Fetcher<'a> {
             let listing = timeout(self.options.stall, self.origin.list()).await;
             match listing.unwrap_or_else(|_| Err(self.silence())) {
                 Ok(listing) => return Ok(listing),
+                Err(trouble) => attempts.after(trouble, 0).await?,
+            }
+        }
+    }
+
+    /// Digest or checksum of a file that its listing does not have; nothing where the source has none.
+    pub(crate) async fn promise(&self, file: &RemoteFile) -> Result<Promise, PullError> {
+        if !self.origin.has_promises() {
+            return Ok(Promise::default());
+        }
+        let mut attempts = Attempts::new(&file.address, self.options);
+        loop {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            let promise = timeout(self.options.stall, self.origin.promise(file)).await;
+            match promise.unwrap_or_else(|_| Err(self.silence())) {
+                Ok(promise) => return Ok(promise),
+                // The file itself may be readable.
+                Err(Trouble::Final(error)) => {
+                    tracing::debug!(address = file.address, %error, "no checksum is known");
+                    return Ok(Promise::default());
+                }
                 Err(trouble) => attempts.after(trouble, 0).await?,
             }
         }

@@ -17,6 +17,7 @@ use tetris_store_layout::{
 };
 use tokio::runtime::Handle;
 
+use crate::checksum::Promise;
 use crate::destination::{Destination, brokered};
 use crate::error::PullError;
 use crate::fetch::Fetcher;
@@ -100,6 +101,13 @@ impl FilePull<'_> {
         if let Some(known) = self.known(file)? {
             return Ok(known);
         }
+        let promised = self.promised(file)?;
+        if promised.sha256 != file.sha256
+            && let Some(known) = self.known(&promised)?
+        {
+            return Ok(known);
+        }
+        let file = &promised;
         let by_sidecar = sidecar.map(|sidecar| self.by_sidecar(file, sidecar));
         let unknown = match by_sidecar.transpose()?.flatten() {
             Some(file) => file,
@@ -152,6 +160,19 @@ impl FilePull<'_> {
             return Ok(Some(known));
         }
         Ok(None)
+    }
+
+    /// The file with the digest or checksum that its source has of it.
+    fn promised(&self, file: &RemoteFile) -> Result<RemoteFile, PullError> {
+        let promise = match file.sha256 {
+            Some(_) => Promise::default(),
+            None => self.runtime.block_on(self.fetcher.promise(file))?,
+        };
+        Ok(RemoteFile {
+            sha256: file.sha256.or(promise.sha256),
+            checksum: promise.checksum,
+            ..file.clone()
+        })
     }
 
     /// The header of a file whose manifest is known. `None` when the file proves to have another.
@@ -359,9 +380,8 @@ impl FilePull<'_> {
         let Some(completed) = self.complete(file, &manifest)? else {
             return Ok(None);
         };
-        if let Some(expected) = file.sha256
-            && sha256(&manifest, &header, &completed.objects) != expected
-        {
+        let stored = stored(file, &header, &manifest, &completed.objects);
+        if broken_promise(file, &stored).is_some() {
             return Ok(None);
         }
         let mut known = PulledFile::known(file, Some(manifest.id()), header, completed.objects);
@@ -502,12 +522,7 @@ impl PulledFile {
         let Some(Unbound { manifest, .. }) = &self.unbound else {
             return false;
         };
-        let stored = StoredFile {
-            path: Path::new(&self.report.file.address),
-            header: &self.header,
-            manifest,
-            objects: &self.objects,
-        };
+        let stored = stored(&self.report.file, &self.header, manifest, &self.objects);
         let size = manifest.source_size;
         let Ok(header) = Header::parse(&self.header, size) else {
             return false;
@@ -552,38 +567,34 @@ impl PulledFile {
             return Ok(self);
         };
         let (file, store) = (self.report.file.clone(), destination.store);
-        if let Some(publisher) = destination.publisher {
-            if unbound.manifest.objects.is_empty() {
-                self.report.manifest = None;
-                return Ok(self);
-            }
-            // It proves the digest.
-            let assembled = publisher.assemble(&unbound.manifest, &self.header, file.sha256);
-            assembled.map_err(|source| brokered(&file.address, source))?;
-            self.lock = None;
-            return Ok(self);
-        }
         let forget = || {
             let journal = Journal::of(&file, destination);
             for &(at, len) in &unbound.noted {
                 journal.remove(at, len);
             }
         };
-        if let Some(expected) = file
-            .sha256
-            .filter(|_| self.report.known_by == KnownBy::Reading)
+        // A daemon proves the digest itself.
+        let is_proved = self.report.known_by != KnownBy::Reading
+            || (destination.publisher.is_some() && file.sha256.is_some());
+        let stored = stored(&file, &self.header, &unbound.manifest, &self.objects);
+        if let Some(error) = (!is_proved)
+            .then(|| broken_promise(&file, &stored))
+            .flatten()
         {
-            let computed = sha256(&unbound.manifest, &self.header, &self.objects);
-            if computed != expected {
-                forget();
-                self.unbound = Some(unbound);
-                self.discard(store);
-                return Err(PullError::Digest {
-                    address: file.address,
-                    expected: Digest(expected).to_string(),
-                    found: Digest(computed).to_string(),
-                });
+            forget();
+            self.unbound = Some(unbound);
+            self.discard(store);
+            return Err(error);
+        }
+        if let Some(publisher) = destination.publisher {
+            if unbound.manifest.objects.is_empty() {
+                self.report.manifest = None;
+                return Ok(self);
             }
+            let assembled = publisher.assemble(&unbound.manifest, &self.header, file.sha256);
+            assembled.map_err(|source| brokered(&file.address, source))?;
+            self.lock = None;
+            return Ok(self);
         }
         if unbound.manifest.objects.is_empty() {
             self.report.manifest = None;
@@ -618,16 +629,35 @@ fn filled<T>(places: Vec<Option<T>>, others: impl IntoIterator<Item = T>) -> Vec
         .collect()
 }
 
-/// SHA-256 of a file, from its header and its mapped objects.
-fn sha256(manifest: &Manifest, header: &[u8], objects: &[Mapping]) -> [u8; 32] {
-    let stored = StoredFile {
-        path: Path::new(""),
+fn stored<'a>(
+    file: &'a RemoteFile,
+    header: &'a [u8],
+    manifest: &'a Manifest,
+    objects: &'a [Mapping],
+) -> StoredFile<'a> {
+    StoredFile {
+        path: Path::new(&file.address),
         header,
         manifest,
         objects,
+    }
+}
+
+/// The error of stored bytes that are not those that the source promises, by its digest or else its checksum.
+fn broken_promise(file: &RemoteFile, stored: &StoredFile<'_>) -> Option<PullError> {
+    let (expected, computed) = if let Some(expected) = file.sha256 {
+        let Ok(computed) = stored.sha256(|_| Ok::<_, Infallible>(()));
+        let shown = |digest| format!("SHA-256 {}", Digest(digest));
+        (shown(expected), shown(computed))
+    } else {
+        let expected = file.checksum?;
+        (expected.to_string(), expected.over(stored).to_string())
     };
-    let Ok(digest) = stored.sha256(|_| Ok::<_, Infallible>(()));
-    digest
+    (computed != expected).then(|| PullError::Digest {
+        address: file.address.clone(),
+        expected,
+        found: computed,
+    })
 }
 
 fn pulled(

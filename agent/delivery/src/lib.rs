@@ -19,6 +19,7 @@
 
 mod archive;
 mod artifact;
+mod checksum;
 mod destination;
 mod error;
 mod fetch;
@@ -38,6 +39,7 @@ mod report;
 mod selection;
 
 pub use artifact::{ArtifactReport, ArtifactTarget};
+pub use checksum::Checksum;
 pub use destination::Destination;
 pub use error::PullError;
 pub use listing::RemoteFile;

@@ -6,6 +6,7 @@ use tetris_folder::MAX_FILES;
 use tetris_loader::hub;
 use tetris_store_layout::{IdentityBy, IdentityKey, ManifestKind};
 
+use crate::checksum::Checksum;
 use crate::error::PullError;
 
 /// A file at a source.
@@ -18,6 +19,8 @@ pub struct RemoteFile {
     pub size: u64,
     /// SHA-256 that the source promises.
     pub sha256: Option<[u8; 32]>,
+    /// Checksum that the source promises. It names no content, as a digest does, but shows damage.
+    pub checksum: Option<Checksum>,
     /// The name of this very content at the file's address, e.g. a commit or a strong entity tag.
     pub version: Option<String>,
     /// Time of its last change.
@@ -169,6 +172,7 @@ mod tests {
             path: path.to_owned(),
             size: 1,
             sha256: None,
+            checksum: None,
             version: None,
             modified: None,
             address: format!("s3://b/{path}"),

@@ -86,6 +86,7 @@ mod tests {
             path: (*path).to_owned(),
             size: 1,
             sha256: None,
+            checksum: None,
             version: None,
             modified: None,
             address: (*path).to_owned(),

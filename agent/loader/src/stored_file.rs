@@ -9,7 +9,7 @@ use tetris_store_layout::{Manifest, ManifestKind, ManifestTensor, Mapping};
 use crate::error::LoadFailure;
 use crate::model_bytes::ModelBytes;
 
-/// Bytes of a file hashed between two reports of progress.
+/// Most bytes of a file hashed at once, between two reports of progress.
 const HASHED_AT_ONCE: usize = 1 << 20;
 
 /// A file whose objects are mapped.
@@ -77,14 +77,26 @@ impl StoredFile<'_> {
     /// The first one of `progress`.
     pub fn sha256<E>(&self, progress: impl Fn(u64) -> Result<(), E>) -> Result<[u8; 32], E> {
         let mut hasher = Sha256::new();
+        self.read_through(|piece| {
+            progress(piece.len() as u64)?;
+            hasher.update(piece);
+            Ok(())
+        })?;
+        Ok(hasher.finalize().into())
+    }
+
+    /// Passes all bytes of the file to `take`, in order and at most 1 MiB at once.
+    ///
+    /// # Errors
+    /// The first one of `take`.
+    pub fn read_through<E>(&self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let mut offset = 0;
         while let Some(piece) = self.piece(offset) {
             let piece = piece.get(..HASHED_AT_ONCE).unwrap_or(piece);
-            progress(piece.len() as u64)?;
-            hasher.update(piece);
+            take(piece)?;
             offset += piece.len() as u64;
         }
-        Ok(hasher.finalize().into())
+        Ok(())
     }
 }
 

@@ -177,6 +177,60 @@ fn a_bucket_of_another_project_s_server_over_tls() {
 }
 
 #[test]
+fn digests_and_checksums_of_a_bucket_are_proved() {
+    let Some(python) = python() else { return };
+    let site = Site::new();
+    let content = site.dir().join("content");
+    let model = |folder: &str, seed| {
+        let folder = content.join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        write_model(&folder.join("model.safetensors"), seed, None);
+    };
+    model("sha256/first", 1);
+    model("sha256/copy", 1);
+    model("crc32", 2);
+    model("damaged", 3);
+    let s3 = S3::start(&python, &content, site.dir());
+    let pull = |source: &str, variables: &[(&str, &str)]| {
+        let mut pull = s3.pull(&site, source);
+        run(pull.envs(variables.iter().copied()))
+    };
+    let signed = [
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ];
+    let public = [("AWS_SKIP_SIGNATURE", "true")];
+
+    pull("s3://models/sha256/first", &signed).expect(0);
+    // The same bytes at another address are known by their digest.
+    let copy = pull("s3://models/sha256/copy", &public).expect(0).json();
+    let copy = &copy["sources"][0];
+    assert_eq!(copy["files"][0]["known_by"], "sha256", "{copy}");
+    assert_eq!(copy["bytes_fetched"], 0, "{copy}");
+
+    let listed = |kind| site.json(&["ls".as_ref(), std::ffi::OsStr::new(kind)]);
+    let objects = listed("--objects");
+    for (source, variables) in [
+        ("s3://models/damaged/model.safetensors", &signed[..]),
+        ("s3://models/damaged", &public),
+    ] {
+        let damaged = pull(source, variables).expect(4);
+        let expected = "expected CRC32 AAAAAA==, found CRC32 ";
+        for words in [expected, "damaged at its source"] {
+            assert!(damaged.stderr.contains(words), "{damaged:?}");
+        }
+    }
+    assert_eq!(listed("--objects"), objects);
+
+    // A checksum shows damage, and names no content.
+    let identities = || listed("--identities").to_string().matches("sha256").count();
+    let before = identities();
+    let intact = pull("s3://models/crc32", &signed).expect(0).json();
+    assert_eq!(intact["sources"][0]["files"][0]["known_by"], "reading");
+    assert_eq!(identities(), before);
+}
+
+#[test]
 fn a_bucket_that_asks_to_wait_is_not_asked_again_before() {
     let site = Site::new();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -282,6 +282,7 @@ fn remote(archive: &Archive, path: &str, size: u64) -> RemoteFile {
         path: path.to_owned(),
         size,
         sha256: None,
+        checksum: None,
         version: archive.file.version.clone(),
         modified: None,
         address: format!("{}/{path}", archive.base),

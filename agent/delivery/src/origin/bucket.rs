@@ -20,7 +20,9 @@ use tetris_tls_roots::roots_for;
 use url::Url;
 
 use super::retry_later::{PatientConnector, RetryLater};
+use super::s3_checksums::S3Checksums;
 use super::{Body, SmallFile, aws_profile};
+use crate::checksum::Promise;
 use crate::error::{PullError, Trouble, chain};
 use crate::listing::{Listing, RemoteFile};
 use crate::name::shown;
@@ -29,6 +31,7 @@ use crate::options::PullOptions;
 /// A folder, or an object, of a bucket.
 pub(crate) struct Bucket {
     store: Arc<dyn ObjectStore>,
+    checksums: Option<S3Checksums>,
     folder: Path,
     name: String,
     /// The endpoint, if it is not the provider's: objects of two endpoints may have the same name.
@@ -66,6 +69,7 @@ impl Bucket {
             .with_pool_max_idle_per_host(options.connections.get());
         let client = roots.fold(client, ClientOptions::with_root_certificate);
         let mut endpoint = String::new();
+        let mut checksums = None;
         let store: Arc<dyn ObjectStore> = match url.scheme() {
             "gs" => {
                 let builder = GoogleCloudStorageBuilder::from_env().with_url(name.as_str());
@@ -96,12 +100,14 @@ impl Bucket {
                     .with_client_options(client.with_allow_http(allow_http))
                     .with_http_connector(PatientConnector)
                     .with_retry(retry());
+                checksums = Some(S3Checksums::new(builder.clone(), options)?);
                 Arc::new(builder.build().map_err(failed)?)
             }
         };
         let folder = Path::from_url_path(url.path()).map_err(|error| failed(error.into()))?;
         Ok(Self {
             store,
+            checksums,
             folder,
             name: name.clone(),
             endpoint,
@@ -146,6 +152,7 @@ impl Bucket {
             path,
             size: object.size,
             sha256: None,
+            checksum: None,
             version: tag.map(|tag| format!("{} {tag}", self.endpoint)),
             modified: Some(object.last_modified.into()),
             address: format!("{scheme}://{bucket}/{}", object.location),
@@ -180,6 +187,20 @@ impl Bucket {
             .boxed())
     }
 
+    /// The digest or checksum that S3 has of a file.
+    pub(crate) async fn promise(&self, file: &RemoteFile) -> Result<Promise, Trouble> {
+        let Some(checksums) = &self.checksums else {
+            return Ok(Promise::default());
+        };
+        let location = Self::location(&file.address)?;
+        checksums.promise(&location, &file.address).await
+    }
+
+    /// Returns true for a bucket of S3.
+    pub(crate) fn has_promises(&self) -> bool {
+        self.checksums.is_some()
+    }
+
     pub(crate) async fn put(&self, files: &[SmallFile]) -> Result<(), Trouble> {
         for file in files {
             let location = Self::location(&file.address)?;
@@ -198,7 +219,7 @@ impl Bucket {
         })
     }
 
-    fn trouble(address: &str, error: Error) -> Trouble {
+    pub(super) fn trouble(address: &str, error: Error) -> Trouble {
         let refused = |status: &str, remedy| {
             Trouble::Final(PullError::Refused {
                 address: address.to_owned(),

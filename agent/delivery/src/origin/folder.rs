@@ -129,6 +129,7 @@ fn file(name: String, path: &Path, metadata: &fs::Metadata) -> RemoteFile {
         path: name,
         size: metadata.len(),
         sha256: hub::blob_claim(path),
+        checksum: None,
         version: None,
         modified: metadata.modified().ok(),
         address: path.to_string_lossy().into_owned(),

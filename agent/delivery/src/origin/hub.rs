@@ -150,6 +150,7 @@ impl Hub {
         Ok(RemoteFile {
             size,
             sha256: lfs.and_then(|lfs| digest_of_hex(&lfs.sha256)),
+            checksum: None,
             // The name of the content in git: another commit with the same file has it as well.
             version: sibling.blob_id,
             modified: None,

@@ -10,6 +10,7 @@ pub(crate) mod model_config;
 pub(crate) mod registry;
 pub(crate) mod registry_upload;
 mod retry_later;
+mod s3_checksums;
 mod web;
 
 use std::ops::Range;
@@ -17,6 +18,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
+use crate::checksum::Promise;
 use crate::error::{PullError, Trouble};
 use crate::listing::{Listing, RemoteFile};
 use crate::name::SourceName;
@@ -89,6 +91,21 @@ impl Origin {
                 source_name: name.to_owned(),
             })),
         }
+    }
+
+    /// Digest or checksum of a file that its listing does not have. One attempt.
+    pub(crate) async fn promise(&self, file: &RemoteFile) -> Result<Promise, Trouble> {
+        match self {
+            Self::Bucket(bucket) => bucket.promise(file).await,
+            Self::Hub(_) | Self::Registry(_) | Self::Web(_) | Self::Folder(_) => {
+                Ok(Promise::default())
+            }
+        }
+    }
+
+    /// Returns true if [`promise`](Self::promise) has anything to ask.
+    pub(crate) fn has_promises(&self) -> bool {
+        matches!(self, Self::Bucket(bucket) if bucket.has_promises())
     }
 
     /// End of the part of a file that one request from `at` on can bring.

@@ -286,6 +286,7 @@ impl Registry {
             let remote = RemoteFile {
                 size: file.size,
                 sha256: Some(file.sha256.0),
+                checksum: None,
                 version: Some(format!("sha256:{}", file.sha256)),
                 modified: file.modified(),
                 address: format!("{name}/{}", file.path),
@@ -322,6 +323,7 @@ impl Registry {
             path: layer.digest.clone(),
             size: layer.size,
             sha256: layer.sha256(),
+            checksum: None,
             version: Some(layer.digest.clone()),
             modified: None,
             address: format!("{}@{}", self.name(), layer.digest),

@@ -77,6 +77,7 @@ impl Web {
             path: name,
             size: probe.size,
             sha256: None,
+            checksum: None,
             version: probe.version,
             modified: None,
             address: shown(&url),
