@@ -12,6 +12,8 @@ use crate::error::{FolderError, TableError};
 pub const MAX_FILES: usize = 10_000;
 /// Most bytes of a table, a multiple of what that many files need.
 const MAX_TABLE: u64 = 16 << 20;
+/// Transform of the tables' records.
+const TRANSFORM: &str = "folder";
 /// Version of the tables, and of their records.
 const VERSION: u32 = 1;
 
@@ -143,7 +145,12 @@ impl FolderTable {
         hasher.update(b"tetris folder\0");
         hasher.update(source_name.as_bytes());
         let source = TensorId(Digest(*hasher.finalize().as_bytes()));
-        DerivedKey::new(source, "folder", VERSION).ok()
+        DerivedKey::new(source, TRANSFORM, VERSION).ok()
+    }
+
+    /// Returns true for the key of a table, of whatever source.
+    pub fn is_key(key: &DerivedKey) -> bool {
+        key.transform() == TRANSFORM && key.version() == VERSION
     }
 
     /// The table of `source_name`, by the word of the first of these domains that has one.
