@@ -144,6 +144,11 @@ impl NodePublisher<'_> {
         Ok(id)
     }
 
+    /// The client of the daemon.
+    pub fn client(&self) -> &DaemonClient {
+        &self.client
+    }
+
     /// Records by the word of this process that `key` derives to `object`.
     ///
     /// # Errors

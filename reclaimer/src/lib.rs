@@ -15,6 +15,7 @@ mod records;
 mod uuid;
 
 pub mod cli;
+pub mod cold;
 pub mod config;
 pub mod csi;
 pub mod daemon;

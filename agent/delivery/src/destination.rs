@@ -1,5 +1,8 @@
 //! The store that a pull fills: by itself, or through the node's daemon.
 
+use std::time::Duration;
+
+use tetris_agent::daemon::DaemonClient;
 use tetris_agent::{NodePublishError, NodePublisher};
 use tetris_loader::{MemoryFile, named};
 use tetris_store_layout::{
@@ -9,6 +12,8 @@ use tetris_store_layout::{
 
 use crate::error::PullError;
 
+/// Longest time between two messages of a daemon that restores a model.
+const RESTORE_ANSWER: Duration = Duration::from_secs(30);
 /// Most times that room is made for one object: another process may take it first.
 const ROOM_ATTEMPTS: u32 = 16;
 
@@ -45,6 +50,21 @@ impl<'a> Destination<'a> {
     pub(crate) fn domains(&self) -> Vec<TrustDomain> {
         self.publisher
             .map_or_else(|| vec![TrustDomain::Owner], NodePublisher::domains)
+    }
+
+    /// Has the node's daemon bring the model pulled from `source_name` back from its cold tier, if it has one. `progress` receives bytes
+    /// read and of all bytes. Returns the number of bytes that came back.
+    pub(crate) fn restore(&self, source_name: &str, progress: impl FnMut(u64, u64)) -> u64 {
+        let own = DaemonClient::of_store(self.store, RESTORE_ANSWER);
+        let client = self.publisher.map_or(&own, NodePublisher::client);
+        let header = self.store.header_descriptor();
+        match client.restore_model(header, source_name, progress) {
+            Ok(restored) => restored.map_or(0, |model| model.bytes),
+            Err(error) => {
+                tracing::debug!(%error, "no daemon restores the model");
+                0
+            }
+        }
     }
 
     /// Checks that this process can publish.

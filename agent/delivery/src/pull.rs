@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-use tetris_folder::{FolderTable, find_header, header_key};
-use tetris_loader::hub;
+use tetris_folder::{FolderTable, TableFile, find_header, header_key};
+use tetris_loader::{Progress, hub};
 use tetris_store_layout::{ManifestKind, Mapping};
 use tokio::runtime::{Handle, Runtime};
 
@@ -124,7 +124,7 @@ pub fn pull(
     destination.require_writable()?;
     let name = source.stored_name();
     with_listing(source, options, |source| {
-        let earlier = earlier_table(&name, destination);
+        let (earlier, restored) = restored_table(&name, destination, options);
         let pull = ModelPull::new(&source, destination, earlier.as_ref());
         let mut pulled = pull.run(&source.selection.files)?;
         let mut left_out = source.selection.left_out;
@@ -143,6 +143,7 @@ pub fn pull(
             revision: source.listing.revision.clone(),
             left_out,
             fetched: source.fetcher.fetched(),
+            restored,
             requests: source.fetcher.requests(),
             duration: begun.elapsed(),
         })
@@ -163,6 +164,38 @@ fn nothing(source_name: String, listing: &Listing, left_out: usize) -> PullError
             source_name,
             all: left_out,
         },
+    }
+}
+
+/// The files of an earlier pull, with the number of bytes of them that the node's cold tier brought back.
+fn restored_table(
+    source_name: &str,
+    destination: Destination<'_>,
+    options: &PullOptions,
+) -> (Option<FolderTable>, u64) {
+    let earlier = earlier_table(source_name, destination);
+    let store = destination.store;
+    let is_there = |file: &TableFile| {
+        let manifest = file.manifest.map(|id| store.manifest(id).ok().flatten());
+        manifest.is_none_or(|manifest| {
+            let mut objects = manifest.iter().flat_map(|manifest| &manifest.objects);
+            manifest.is_some() && objects.all(|entry| store.contains(&entry.object))
+        })
+    };
+    if let Some(table) = &earlier
+        && table.files.iter().all(is_there)
+    {
+        return (earlier, 0);
+    }
+    let progress = |done, total| {
+        if let Some(progress) = &options.progress {
+            progress.report(Progress::new(done, total));
+        }
+    };
+    let restored = destination.restore(source_name, progress);
+    match restored {
+        0 => (earlier, 0),
+        _ => (earlier_table(source_name, destination), restored),
     }
 }
 

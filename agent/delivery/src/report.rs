@@ -65,6 +65,8 @@ pub struct PullReport {
     pub left_out: Vec<String>,
     /// Bytes that came from the source: parts of files, and sidecars.
     pub fetched: u64,
+    /// Bytes that came from the node's cold tier.
+    pub restored: u64,
     /// Requests to the source.
     pub requests: u64,
     /// Time that it took.

@@ -14,7 +14,7 @@ mod room;
 mod sealed;
 
 pub(crate) use absence::Absence;
-pub use client::{BuildTurn, DaemonClient, HeldInStore, RoomMade};
+pub use client::{BuildTurn, DaemonClient, HeldInStore, RestoredModel, RoomMade};
 pub use error::DaemonError;
 pub use keeper::{KeeperNews, ModelKeeper, PassedMount};
 pub(crate) use room::{Answers, Patience};

@@ -124,15 +124,24 @@ impl ColdStore {
         objects.filter(|object| !self.store.contains(object))
     }
 
-    /// Writes what the disk does not have of `model` from the tensor store `warm`.
+    /// Writes what the disk does not have of `model` from the tensor store `warm`. `keep_on` is asked before each object; after its
+    /// no, another call goes on from there. Returns `None` then.
     ///
     /// # Errors
     /// When `warm` does not have all of it, or the disk takes no more.
-    pub fn keep(&self, model: &ListedModel, warm: &Store) -> Result<Kept, ColdError> {
+    pub fn keep(
+        &self,
+        model: &ListedModel,
+        warm: &Store,
+        keep_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Kept>, ColdError> {
         let parts = ModelParts::of(model, warm)?;
         let mut bytes = 0;
         let absent: Vec<ObjectRef> = self.absent(&parts).copied().collect();
         for object in &absent {
+            if !keep_on() {
+                return Ok(None);
+            }
             let mapped = warm.map(object, Access::ReadOnly)?;
             let mapped = mapped.ok_or_else(|| parts.incomplete(object, warm))?;
             to_disk(&mapped, object, &self.store)?;
@@ -141,7 +150,7 @@ impl ColdStore {
         self.sync()?;
         self.record(model, &parts, warm)?;
         self.sync()?;
-        Ok(Kept { bytes })
+        Ok(Some(Kept { bytes }))
     }
 
     /// Writes the records of a model whose objects are on the disk.

@@ -91,7 +91,7 @@ impl ColdTier {
     }
 
     /// Keeps the models of the tensor store `name` that the disk does not have, and notes which of the others were used. `keep_on` is
-    /// asked before each model. Returns what was kept; models without room are tried again once they were used.
+    /// asked before each object. Returns what was kept; models without room are tried again once they were used.
     ///
     /// # Errors
     /// When the stores cannot be listed. A model that cannot be kept is a warning.
@@ -126,8 +126,10 @@ impl ColdTier {
             if !keep_on() {
                 break;
             }
-            match self.keep(name, &model, warm) {
+            match self.keep(name, &model, warm, keep_on) {
                 Ok(Some(model)) => kept.push(model),
+                // Asked to stop, it goes on another time.
+                Ok(None) if !keep_on() => break,
                 Ok(None) => self.skip(name, &model),
                 // Parts of it may still come.
                 Err(error @ ColdError::Incomplete { .. }) => {
@@ -148,12 +150,13 @@ impl ColdTier {
         }
     }
 
-    /// Keeps one model. Returns `None` where only models used later could make room for it.
+    /// Keeps one model. Returns `None` where only models used later could make room for it, or after a no of `keep_on`.
     fn keep(
         &mut self,
         name: &str,
         model: &ListedModel,
         warm: &Store,
+        keep_on: &dyn Fn() -> bool,
     ) -> Result<Option<Kept>, ColdError> {
         let limits = self.limits;
         loop {
@@ -174,12 +177,12 @@ impl ColdTier {
             }
         }
         let cold = self.open(name)?;
-        let kept = cold.keep(model, warm);
+        let kept = cold.keep(model, warm, keep_on);
         if kept.is_err() {
             // It may have filled the disk.
             cold.collect()?;
         }
-        kept.map(Some)
+        kept
     }
 
     fn has_room(&self, bytes: u64) -> Result<bool, ColdError> {

@@ -46,6 +46,11 @@ impl ConfigFile {
                 errors.push(FieldError::new(&field, "the name of a store", name));
             }
         }
+        if let Some(cold) = &self.cold {
+            let mount = self.mount.iter().map(|mount| mount.path.as_path());
+            let stores = self.stores.iter().map(|store| store.path.as_path());
+            errors.extend(cold.mistakes(mount.chain(stores)));
+        }
         let models = self.check_models(&mut errors);
         match Policy::try_new(self.policy.clone()) {
             Ok(policy) if errors.is_empty() => Ok(Config {

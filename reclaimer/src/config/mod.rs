@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tetris_reclaimer_core::{Policy, PolicyConfig};
 
+use crate::cold::ColdConfig;
 use crate::gpu_mirror::GpuMirrorConfig;
 use crate::http::NetworkConfig;
 use crate::ingest::IngestConfig;
@@ -57,6 +58,8 @@ pub struct ConfigFile {
     pub reload_cost: ReloadCostConfig,
     /// Checks of the stored bytes.
     pub scrub: ScrubConfig,
+    /// Pulled models on a local disk; without it there are none.
+    pub cold: Option<ColdConfig>,
     /// Files that clients pass, which can only read the store.
     pub ingest: IngestConfig,
     /// One copy of each tensor in device memory; without it no device is touched.
@@ -122,6 +125,7 @@ impl Default for ConfigFile {
             policy: PolicyConfig::default(),
             reload_cost: ReloadCostConfig::default(),
             scrub: ScrubConfig::default(),
+            cold: None,
             ingest: IngestConfig::default(),
             gpu_mirror: None,
             models: BTreeMap::new(),

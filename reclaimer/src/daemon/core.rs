@@ -20,6 +20,7 @@ use super::reload::reload;
 use super::service::ServiceReports;
 use super::sockets::Sockets;
 use super::threads::Threads;
+use crate::cold::ColdThread;
 use crate::config::{Config, ConfigFlags};
 use crate::engine::Reclaimer;
 use crate::engine::commands::{Command, Engine, now_ms};
@@ -58,6 +59,7 @@ pub(super) struct Core {
 /// The stores' sockets; none in a dry run.
 pub(super) struct Claimed {
     sockets: Option<Sockets>,
+    cold: Option<ColdThread>,
     closed: JoinHandle<()>,
 }
 
@@ -123,21 +125,41 @@ impl Core {
         if self.dry_run {
             // A dry run frees nothing, and a daemon that answers keeps agents from doing it.
             let closed = tokio::spawn(async {});
-            let sockets = None;
-            return Ok(Claimed { sockets, closed });
+            return Ok(Claimed {
+                sockets: None,
+                cold: None,
+                closed,
+            });
         }
         let (commands, metrics) = (self.commands.clone(), Arc::clone(&self.metrics));
         let status = self.status.subscribe();
         let models = self.models.clone();
-        let (mut sockets, closed) =
-            Sockets::new(self.pods.handle(), commands, metrics, status, models);
+        let cold = self.cold();
+        let (sockets, closed) = Sockets::new(self.pods.handle(), commands, metrics, status, models);
+        let mut sockets = sockets.with_cold(cold.as_ref().and_then(ColdThread::orders));
         if let Err(other) = sockets.claim(&reclaimer.stores(), reclaimer.config()) {
             drop(sockets);
             let _left_behind = tokio::time::timeout(SOCKETS_CLOSE, closed).await;
             return Err(other);
         }
-        let sockets = Some(sockets);
-        Ok(Claimed { sockets, closed })
+        Ok(Claimed {
+            sockets: Some(sockets),
+            cold,
+            closed,
+        })
+    }
+
+    /// The thread of the cold tier, if the configuration has one.
+    fn cold(&self) -> Option<ColdThread> {
+        let config = self.config.file.cold.clone()?;
+        let policy = self.config.policy.clone();
+        let metrics = Arc::clone(&self.metrics);
+        let started = ColdThread::start(config, policy, self.commands.clone(), metrics);
+        started
+            .inspect_err(
+                |error| tracing::warn!(%error, "no cold tier: its thread cannot be started"),
+            )
+            .ok()
     }
 
     /// Looks after the stores until a signal to stop, and ends in order: the pass in progress ends,
@@ -156,7 +178,11 @@ impl Core {
         amend: Amend,
         mut reloaded: impl FnMut(&Config),
     ) -> Result<()> {
-        let Claimed { sockets, closed } = claimed;
+        let Claimed {
+            sockets,
+            cold,
+            closed,
+        } = claimed;
         let reclaimer = reclaimer
             .with_references(gpu_mirror.as_ref().map(GpuMirrorThread::references))
             .with_granted(sockets.as_ref().map(Sockets::granted_room));
@@ -172,7 +198,8 @@ impl Core {
             sockets,
             amend,
         )
-        .with(gpu_mirror);
+        .with(gpu_mirror)
+        .with_cold(cold);
         let received = self.received;
         let mut engine =
             tokio::task::spawn_blocking(|| Engine::new(reclaimer, received, publisher).run());

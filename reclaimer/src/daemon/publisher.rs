@@ -8,6 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use super::shortfall_log::ShortfallLog;
 use super::sockets::Sockets;
+use crate::cold::ColdThread;
 use crate::config::Config;
 use crate::engine::PassResult;
 use crate::engine::commands::{Command, Observer};
@@ -32,6 +33,7 @@ pub(super) struct Publisher {
     events: Events,
     sockets: Option<Sockets>,
     gpu_mirror: Option<GpuMirrorThread>,
+    cold: Option<ColdThread>,
     scrub: Option<(Scrubber, Vec<OpenStore>, ScrubConfig)>,
     amend: Amend,
     shortfalls: ShortfallLog,
@@ -55,6 +57,7 @@ impl Publisher {
             events: Events::new(commands),
             sockets,
             gpu_mirror: None,
+            cold: None,
             scrub: None,
             amend,
             shortfalls: ShortfallLog::default(),
@@ -64,6 +67,12 @@ impl Publisher {
     /// With a GPU mirror of the stores that are open.
     pub(super) fn with(mut self, gpu_mirror: Option<GpuMirrorThread>) -> Self {
         self.gpu_mirror = gpu_mirror;
+        self
+    }
+
+    /// With a cold tier for the stores that are open.
+    pub(super) fn with_cold(mut self, cold: Option<ColdThread>) -> Self {
+        self.cold = cold;
         self
     }
 
@@ -120,6 +129,9 @@ impl Observer for Publisher {
         }
         if let (Some(gpu_mirror), Some(table)) = (&mut self.gpu_mirror, &config.file.gpu_mirror) {
             gpu_mirror.serve(open, table);
+        }
+        if let Some(cold) = &self.cold {
+            cold.serve(open);
         }
         self.scrub(open, config.file.scrub);
     }

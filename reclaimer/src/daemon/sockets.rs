@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::other::OtherDaemon;
+use crate::cold::ColdOrders;
 use crate::config::Config;
 use crate::engine::commands::Command;
 use crate::ingest::{Broker, IngestOptions};
@@ -31,6 +32,7 @@ pub(super) struct Sockets {
     broker: Broker,
     status: LatestStatus,
     models: KeptModels,
+    cold: Option<ColdOrders>,
     served: Vec<Served>,
     /// True if pods get the stores read-only: then no client could use room itself.
     readers_only: bool,
@@ -74,12 +76,19 @@ impl Sockets {
             broker,
             status,
             models,
+            cold: None,
             served: Vec::new(),
             readers_only: false,
             told: Vec::new(),
             other: None,
         };
         (sockets, closed)
+    }
+
+    /// With a cold tier.
+    pub(super) fn with_cold(mut self, cold: Option<ColdOrders>) -> Self {
+        self.cold = cold;
+        self
     }
 
     /// Room that was granted to files of clients and is not filled yet.
@@ -120,6 +129,7 @@ impl Sockets {
                 .with_broker(self.broker.clone())
                 .with_status(self.status.clone())
                 .with_models(self.models.clone())
+                .with_cold(self.cold.clone())
                 .for_readers(self.readers_only),
             Err(error) => {
                 if let SocketError::Takeover(TakeoverError::InUse { pid, .. }) = &error {

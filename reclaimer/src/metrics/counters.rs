@@ -95,6 +95,9 @@ pub(super) struct Counters {
     pub room_bytes: ByStore,
     pub ingest_files: ByStore,
     pub ingest_bytes: ByStore,
+    pub cold_kept_bytes: ByStore,
+    pub cold_restored_bytes: ByStore,
+    pub cold_damaged: ByStore,
     pub errors: ByStore,
     pass_seconds: Family<Labels, Histogram, fn() -> Histogram>,
 }
@@ -151,6 +154,9 @@ impl Counters {
             room_bytes: outcomes(),
             ingest_files: ingests(),
             ingest_bytes: ingests(),
+            cold_kept_bytes: ByStore::plain(),
+            cold_restored_bytes: ByStore::plain(),
+            cold_damaged: ByStore::plain(),
             errors: ByStore::split("class", ErrorClass::ALL.map(ErrorClass::name).to_vec()),
             pass_seconds: Family::new_with_constructor(|| Histogram::new(PASS_SECONDS)),
         }
@@ -160,11 +166,12 @@ impl Counters {
     ///
     /// It takes every field apart, so that the compiler warns of one without a name.
     #[rustfmt::skip]
-    fn described(&self) -> [Described<'_>; 15] {
+    fn described(&self) -> [Described<'_>; 18] {
         let Self {
             hits, hit_bytes, misses, missed_bytes, reclaimed_objects, reclaimed_bytes,
             kept_by_lock, records_removed, scrubbed_objects, scrubbed_bytes, room_requests,
-            room_bytes, ingest_files, ingest_bytes, errors, pass_seconds: _,
+            room_bytes, ingest_files, ingest_bytes, cold_kept_bytes, cold_restored_bytes,
+            cold_damaged, errors, pass_seconds: _,
         } = self;
         [
             ("load_hits", false, "Loads of models that were in the store", hits),
@@ -181,6 +188,9 @@ impl Counters {
             ("room_requested", true, "Bytes that loads asked for, by outcome", room_bytes),
             ("ingest_files", false, "Files that agents passed, by outcome; one that several wait for counts once", ingest_files),
             ("ingest_read", true, "Bytes read of files that agents passed, by outcome", ingest_bytes),
+            ("cold_kept", true, "Bytes of models written to the cold tier", cold_kept_bytes),
+            ("cold_restored", true, "Bytes of models read from the cold tier", cold_restored_bytes),
+            ("cold_damaged_models", false, "Models of the cold tier found to be damaged", cold_damaged),
             ("errors", false, "Errors, by class", errors),
         ]
     }

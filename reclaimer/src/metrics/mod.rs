@@ -14,10 +14,12 @@ use tetris_service_kit::metrics::{encode, register_build_info};
 use crate::gpu_mirror::GpuMirrorStatus;
 use crate::report::{ErrorClass, NodeStatus, PassReport, Scrubbed, StorePass};
 
+use self::cold::ColdGauges;
 use self::counters::Counters;
 use self::ingest::Ingests;
 pub use self::processes::ProcessSample;
 
+mod cold;
 mod counters;
 mod families;
 mod gpu;
@@ -64,6 +66,7 @@ pub struct Metrics {
     registry: Registry,
     counters: Counters,
     ingests: Ingests,
+    cold: ColdGauges,
     stores: RwLock<BTreeSet<String>>,
     gpu_mirror: OnceLock<GpuMirrorSource>,
     processes: OnceLock<ProcessSource>,
@@ -101,6 +104,7 @@ impl Metrics {
         let metrics = Self {
             counters: Counters::register(prefixed),
             ingests: Ingests::register(prefixed),
+            cold: ColdGauges::register(prefixed),
             registry,
             stores: RwLock::default(),
             gpu_mirror: OnceLock::new(),
@@ -117,6 +121,7 @@ impl Metrics {
         for store in known.difference(&stores) {
             self.counters.forget(store);
             self.ingests.forget(store);
+            self.cold.forget(store);
         }
         for store in &stores {
             self.counters.start(store);

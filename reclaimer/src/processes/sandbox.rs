@@ -114,7 +114,7 @@ pub fn profile(process: Process, config: &Config, file: Option<&Path>) -> Profil
     match process {
         // It mounts, and keeps its rights.
         Process::Volumes => profile,
-        Process::Broker => stores(profile, config),
+        Process::Broker => cold(stores(profile, config), &config.file),
         Process::Cluster => network(profile, &config.file),
         Process::Mirror => devices(stores(profile, config), &config.file),
     }
@@ -143,6 +143,17 @@ fn stores(profile: Profile, config: &Config) -> Profile {
         Some(directory) => permitted.path_if_present(directory, Rights::Write),
         None => permitted,
     }
+}
+
+/// The directory of the cold tier. It is made where it is missing; else the tier has no models until a restart.
+fn cold(profile: Profile, file: &ConfigFile) -> Profile {
+    let Some(cold) = &file.cold else {
+        return profile;
+    };
+    if let Err(error) = std::fs::create_dir_all(&cold.path) {
+        tracing::warn!(path = %cold.path.display(), %error, "the directory of the cold tier cannot be made");
+    }
+    profile.path_if_present(&cold.path, Rights::Write)
 }
 
 /// The API server, and servers for other hosts and pods.

@@ -10,6 +10,7 @@ use tokio::net::UnixListener;
 
 use super::SocketError;
 use super::frames::Intake;
+use crate::cold::ColdOrders;
 use crate::ingest::Broker;
 use crate::models::KeptModels;
 use crate::report::LatestStatus;
@@ -31,6 +32,7 @@ pub struct Socket {
     pub(super) broker: Option<Broker>,
     pub(super) status: Option<LatestStatus>,
     pub(super) models: KeptModels,
+    pub(super) cold: Option<ColdOrders>,
     pub(super) readers_only: bool,
     pub(super) name: String,
     bound: BoundSocket,
@@ -62,6 +64,7 @@ impl Socket {
             broker: None,
             status: None,
             models: KeptModels::default(),
+            cold: None,
             readers_only: false,
             name: name.into(),
             bound,
@@ -86,6 +89,13 @@ impl Socket {
     #[must_use]
     pub fn with_models(mut self, models: KeptModels) -> Self {
         self.models = models;
+        self
+    }
+
+    /// Has models restored from `cold`.
+    #[must_use]
+    pub fn with_cold(mut self, cold: Option<ColdOrders>) -> Self {
+        self.cold = cold;
         self
     }
 

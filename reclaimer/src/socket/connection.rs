@@ -12,6 +12,7 @@ use tracing::Instrument as _;
 
 use super::frames::{Ended, Frames};
 use super::{Fault, RoomAnswer, RoomAsk};
+use crate::cold::ColdOrders;
 use crate::ingest::{AssemblyRequest, Broker, IngestRequest, TargetStore};
 use crate::models::KeptModels;
 use crate::report::LatestStatus;
@@ -39,6 +40,8 @@ pub(super) struct Client {
     pub(super) target: TargetStore,
     /// Models that clients keep.
     pub(super) models: KeptModels,
+    /// The cold tier, if there is one.
+    pub(super) cold: Option<ColdOrders>,
 }
 
 /// The next step of the connection.
@@ -138,6 +141,10 @@ impl Client {
                     }
                     Err(refused) => (refused, Next::Another),
                 },
+                Ok(Message::RestoreModel { source }) => {
+                    let restore = self.restore_model(frames, domain, source);
+                    restore.instrument(span).await?
+                }
                 Ok(Message::RankModel { priority }) => self.rank(keeper.as_ref(), priority),
                 Ok(Message::ReportModel(report)) => {
                     self.note_model(frames, keeper.as_ref(), report).await?

@@ -16,6 +16,7 @@
 
 mod admission;
 mod bind;
+mod cold;
 mod connection;
 mod derived;
 mod frames;

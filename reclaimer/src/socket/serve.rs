@@ -130,6 +130,7 @@ impl Server {
             broker: socket.broker.clone(),
             status: socket.status.clone(),
             models: socket.models.clone(),
+            cold: socket.cold.clone(),
             target: TargetStore {
                 name: socket.name.clone(),
                 store: Arc::clone(&socket.store),

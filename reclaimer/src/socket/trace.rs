@@ -38,6 +38,7 @@ const fn name(message: &Message) -> Option<&'static str> {
         Message::RecordDerived(_) => Some("record"),
         Message::TakeTurn(_) => Some("turn"),
         Message::MakeRoom { .. } => Some("room"),
+        Message::RestoreModel { .. } => Some("restore"),
         _ => None,
     }
 }

@@ -117,6 +117,7 @@ pub(crate) fn run(args: &KeepArgs, location: &StoreLocation, out: &mut Output) -
             "files": files,
             "bytes": bytes,
             "bytes_fetched": report.fetched,
+            "bytes_restored": report.restored,
         }))?;
         out.flush()?;
     } else {

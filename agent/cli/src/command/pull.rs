@@ -271,9 +271,13 @@ fn print(
         say_left_out(source, &report.left_out);
         let bytes = report.files.iter().map(|file| file.file.size).sum();
         output::note(format_args!(
-            "`{source}`: {} of {} fetched, in {} and {}",
+            "`{source}`: {} of {} fetched{}, in {} and {}",
             Bytes(report.fetched),
             Bytes(bytes),
+            match report.restored {
+                0 => String::new(),
+                restored => format!(", {} back from the node's disk", Bytes(restored)),
+            },
             counted(report.requests, "request"),
             took(report.duration)
         ));
@@ -299,6 +303,7 @@ fn report_json(source: &SourceName, report: &PullReport) -> Value {
         "files": report.files.iter().map(file).collect::<Vec<_>>(),
         "left_out": report.left_out,
         "bytes_fetched": report.fetched,
+        "bytes_restored": report.restored,
         "requests": report.requests,
         "duration_s": report.duration.as_secs_f64(),
     })

@@ -9,6 +9,7 @@ use tetris_store_layout::{
     Access, DerivedKey, ManifestId, ManifestKind, MapError, ObjectRef, PublishOutcome, Published,
     Store, TrustDomain,
 };
+use tetris_wire::MAX_TEXT_BYTES;
 use tetris_wire::daemon::{BuildRequest, DerivedClaim, IngestReason, Message};
 
 use super::connection::DaemonConnection;
@@ -28,6 +29,15 @@ pub struct RoomMade {
     pub free_bytes: u64,
     /// Number of bytes freed for this request.
     pub freed_bytes: u64,
+}
+
+/// A model that the daemon brought back from its cold tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestoredModel {
+    /// Number of objects read from the disk.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// Content in the store. The daemon keeps it there while this lives, for some seconds at
@@ -224,6 +234,43 @@ impl DaemonClient {
     /// Fails if there is no daemon, or it does not answer in time.
     pub fn trust_domain(&self, header: impl AsFd) -> Result<Option<TrustDomain>, DaemonError> {
         domain(&self.open()?, header)
+    }
+
+    /// Has the daemon bring the model pulled from `source` back from its cold tier, by the word of this process's domain or of the store's
+    /// owner. `header` is the store's header, through the mount that this process has; `progress` receives bytes read and of all
+    /// bytes. `None` if the tier does not have the model, or there is no tier.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no daemon, or it does not answer in time.
+    pub fn restore_model(
+        &self,
+        header: impl AsFd,
+        source: &str,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<Option<RestoredModel>, DaemonError> {
+        if source.len() > MAX_TEXT_BYTES {
+            return Ok(None);
+        }
+        let mut connection = self.open()?;
+        domain(&connection, header)?;
+        let source = source.to_owned();
+        connection.send(&Message::RestoreModel { source })?;
+        match connection.outcome(progress) {
+            Ok(Message::ModelRestored { objects, bytes }) => {
+                Ok(Some(RestoredModel { objects, bytes }))
+            }
+            Ok(other) => Err(unexpected("a model", &other)),
+            Err(DaemonError::TooOld { .. }) => Ok(None),
+            Err(DaemonError::Refused(refusal)) => {
+                tracing::debug!(
+                    reason = refusal.text,
+                    "the model does not come from the disk"
+                );
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Has the daemon record that `key` derives to `object`, by the word of this process, whose domain must be that of the key.

@@ -20,8 +20,9 @@ use crate::{MAX_TEXT_BYTES, Protocol, ProtocolError, Reader, Writer};
 use kinds::{
     ASK_DOMAIN, ASK_WARM, ASSEMBLE, DOMAIN, ERROR, HELLO, HELLO_ACK, INGEST, INGEST_DONE,
     INGEST_PROGRESS, INGEST_REFUSED, INGEST_WAITING, INGESTED, KEEP_MODEL, MAKE_ROOM, MODEL_NOTED,
-    PUBLISH, PUBLISHED, RANK_MODEL, RECORD_DERIVED, RECORDED, REPORT_MODEL, ROOM_MADE,
-    ROOM_REFUSED, SERVE_MODEL, TAKE_TURN, TRACE, TRACE_KEPT, TURN_TAKEN, WARM, YIELD_MODEL,
+    MODEL_RESTORED, PUBLISH, PUBLISHED, RANK_MODEL, RECORD_DERIVED, RECORDED, REPORT_MODEL,
+    RESTORE_MODEL, ROOM_MADE, ROOM_REFUSED, SERVE_MODEL, TAKE_TURN, TRACE, TRACE_KEPT, TURN_TAKEN,
+    WARM, YIELD_MODEL,
 };
 
 pub use derived::{BuildRequest, DerivedClaim};
@@ -163,6 +164,19 @@ pub enum Message {
     },
     /// The client is to give its model up, instead of `ModelNoted`: one of higher priority has no room.
     YieldModel,
+    /// A client wants a pulled model back from the node's cold tier, by the word of the domain that it asked for before or of the store's
+    /// owner. [`IngestWaiting`](Self::IngestWaiting) and [`IngestProgress`](Self::IngestProgress) come meanwhile.
+    RestoreModel {
+        /// The model's source, as `tetris pull` takes it; at most [`MAX_TEXT_BYTES`].
+        source: String,
+    },
+    /// All of the model is in the store.
+    ModelRestored {
+        /// Number of objects that came from the disk.
+        objects: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
     /// The client is to answer for a mount of its model, instead of `ModelNoted`. One descriptor comes with it: the mount's, of
     /// `/dev/fuse`.
     ServeModel {
@@ -212,6 +226,8 @@ impl Message {
             Self::ModelNoted => MODEL_NOTED,
             Self::RankModel { .. } => RANK_MODEL,
             Self::YieldModel => YIELD_MODEL,
+            Self::RestoreModel { .. } => RESTORE_MODEL,
+            Self::ModelRestored { .. } => MODEL_RESTORED,
             Self::ServeModel { .. } => SERVE_MODEL,
         }
     }
@@ -240,6 +256,8 @@ impl Message {
             Self::RankModel { priority } => to.u32(*priority),
             Self::KeepModel { name } => to.text(name, MAX_MODEL_NAME),
             Self::ReportModel(report) => report.encode(to),
+            Self::RestoreModel { source } => to.text(source, MAX_TEXT_BYTES),
+            Self::ModelRestored { objects, bytes } => to.u64(*objects).u64(*bytes),
             Self::ServeModel { mount } => to.u64(*mount),
             Self::IngestWaiting { ahead } => to.u32(*ahead),
             Self::IngestProgress { done, total } => to.u64(*done).u64(*total),
@@ -375,6 +393,16 @@ impl Message {
                 from.end(Self::RankModel { priority })
             }
             YIELD_MODEL => reader("0").end(Self::YieldModel),
+            RESTORE_MODEL => {
+                let mut from = reader("a text");
+                let source = from.last_text()?;
+                from.end(Self::RestoreModel { source })
+            }
+            MODEL_RESTORED => {
+                let mut from = reader("16");
+                let (objects, bytes) = (from.u64()?, from.u64()?);
+                from.end(Self::ModelRestored { objects, bytes })
+            }
             SERVE_MODEL => {
                 let mut from = reader("8");
                 match from.u64()? {

@@ -21,7 +21,7 @@ fn kept() -> (Node, ListedModel, ObjectRef) {
     let node = Node::new();
     let weights = bytes(1, 5_000_000);
     let model = node.pull("hf://org/a", &[("w.gguf", &weights)]);
-    node.cold().keep(&model, &node.warm).unwrap();
+    node.cold().keep(&model, &node.warm, &|| true).unwrap();
     (node.restarted(), model, ObjectRef::of(&weights))
 }
 
@@ -42,7 +42,7 @@ fn a_flipped_bit_is_found_and_the_model_leaves_the_disk() {
         assert!(!cold.store().contains(&weights));
         // From its source it comes again, and is kept again.
         let model = node.pull("hf://org/a", &[("w.gguf", &bytes(1, 5_000_000))]);
-        cold.keep(&model, &node.warm).unwrap();
+        cold.keep(&model, &node.warm, &|| true).unwrap();
         let node = node.restarted();
         node.cold()
             .restore(&model, &node.warm, &any_room, &|_, _| ())
@@ -78,7 +78,7 @@ fn files_that_a_power_cut_left_short_or_empty_restore_nothing_wrong() {
         assert_eq!(cold.models().unwrap(), [], "{folder}");
         assert_eq!(cold.bytes().unwrap(), 0, "{folder}");
         let model = node.pull("hf://org/a", &[("w.gguf", &bytes(1, 5_000_000))]);
-        cold.keep(&model, &node.warm).unwrap();
+        cold.keep(&model, &node.warm, &|| true).unwrap();
         let node = node.restarted();
         node.cold()
             .restore(&model, &node.warm, &any_room, &|_, _| ())
@@ -106,7 +106,7 @@ fn what_a_killed_daemon_left_goes_and_lists_no_model() {
     let model = node.pull("hf://org/a", &[("w.gguf", &weights)]);
     let mut cold = node.cold();
     // All but the list, which is written last.
-    cold.keep(&model, &node.warm).unwrap();
+    cold.keep(&model, &node.warm, &|| true).unwrap();
     cold.store().remove_derived(model.id).unwrap();
     assert!(!cold.has(&model));
     cold.collect().unwrap();

@@ -15,7 +15,7 @@ fn a_model_comes_back_after_a_restart_with_its_files_and_identities() {
         "hf://org/a",
         &[("config.json", &config), ("w.gguf", &weights)],
     );
-    node.cold().keep(&model, &node.warm).unwrap();
+    node.cold().keep(&model, &node.warm, &|| true).unwrap();
 
     let node = node.restarted();
     assert_eq!(node.read("hf://org/a", "w.gguf"), None);
@@ -65,11 +65,12 @@ fn only_what_the_disk_lacks_is_written() {
         &[("adapter.bin", &tuned), ("w.gguf", &base)],
     );
     let cold = node.cold();
-    let kept = cold.keep(&first, &node.warm).unwrap();
+    let kept = cold.keep(&first, &node.warm, &|| true).unwrap().unwrap();
     assert!(kept.bytes >= 1_000_000, "{kept:?}");
-    let kept = cold.keep(&second, &node.warm).unwrap();
+    let kept = cold.keep(&second, &node.warm, &|| true).unwrap().unwrap();
     assert!((40_000..50_000).contains(&kept.bytes), "{kept:?}");
-    assert_eq!(cold.keep(&second, &node.warm).unwrap(), Kept { bytes: 0 });
+    let again = cold.keep(&second, &node.warm, &|| true).unwrap();
+    assert_eq!(again, Some(Kept { bytes: 0 }));
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn a_model_of_a_tenant_is_found_by_its_domain_only() {
     let pods = TrustDomain::Pods(0x7000_0000);
     let model = node.pull_in(pods, "hf://org/a", &[("w.gguf", &bytes(1, 1000))]);
     let cold = node.cold();
-    cold.keep(&model, &node.warm).unwrap();
+    cold.keep(&model, &node.warm, &|| true).unwrap();
     let found = |domains: &[TrustDomain]| cold.find("hf://org/a", domains).unwrap();
     assert_eq!(found(&[pods]).unwrap().record, model.record);
     let others = [TrustDomain::Owner, TrustDomain::Pods(0x7000_0001)];
@@ -89,7 +90,7 @@ fn a_model_of_a_tenant_is_found_by_its_domain_only() {
 fn a_model_without_room_stays_on_the_disk() {
     let node = Node::new();
     let model = node.pull("hf://org/a", &[("w.gguf", &bytes(1, 300_000))]);
-    node.cold().keep(&model, &node.warm).unwrap();
+    node.cold().keep(&model, &node.warm, &|| true).unwrap();
     let node = node.restarted();
     let cold = node.cold();
     let asked = RefCell::new(0);
@@ -105,4 +106,26 @@ fn a_model_without_room_stays_on_the_disk() {
     assert_eq!(node.warm.objects().unwrap().objects, []);
     cold.restore(&model, &node.warm, &any_room, &|_, _| ())
         .unwrap();
+}
+
+#[test]
+fn a_keep_that_was_stopped_goes_on_from_there() {
+    let node = Node::new();
+    let model = node.pull(
+        "hf://org/a",
+        &[("a.bin", &bytes(1, 300_000)), ("b.bin", &bytes(2, 200_000))],
+    );
+    let cold = node.cold();
+    let mut bytes = Vec::new();
+    for allowed in 0..4 {
+        let asked = RefCell::new(0);
+        let keep_on = || asked.replace_with(|count| *count + 1) < allowed;
+        assert_eq!(cold.keep(&model, &node.warm, &keep_on).unwrap(), None);
+        assert!(!cold.has(&model));
+        bytes.push(cold.bytes().unwrap());
+    }
+    assert!(bytes.is_sorted() && bytes[0] < bytes[1], "{bytes:?}");
+    let kept = cold.keep(&model, &node.warm, &|| true).unwrap().unwrap();
+    assert!(kept.bytes < 300_000, "{kept:?}");
+    assert!(cold.has(&model));
 }

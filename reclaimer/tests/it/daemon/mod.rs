@@ -1,5 +1,6 @@
 //! The command `tetris-node`, as an administrator runs it.
 
+mod cold;
 mod crash_loop;
 mod gpu_mirror;
 pub mod harness;

@@ -168,6 +168,19 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("model-noted", Message::ModelNoted),
         ("rank-model", Message::RankModel { priority: 25 }),
         ("yield-model", Message::YieldModel),
+        (
+            "restore-model",
+            Message::RestoreModel {
+                source: "hf://org/model".to_owned(),
+            },
+        ),
+        (
+            "model-restored",
+            Message::ModelRestored {
+                objects: 26,
+                bytes: 27,
+            },
+        ),
         ("serve-model", Message::ServeModel { mount: 24 }),
         ("ask-warm", Message::AskWarm { manifest }),
         ("warm", Message::Warm { warm: true }),
@@ -208,6 +221,8 @@ fn messages_are_of_every_kind() {
         .iter()
         .map(|(_, message)| message.kind())
         .collect();
-    let kinds: BTreeSet<u8> = (HELLO..=YIELD_MODEL).chain(INGEST..=SERVE_MODEL).collect();
+    let kinds: BTreeSet<u8> = (HELLO..=MODEL_RESTORED)
+        .chain(INGEST..=SERVE_MODEL)
+        .collect();
     assert_eq!(named, kinds);
 }

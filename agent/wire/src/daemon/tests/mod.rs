@@ -105,6 +105,8 @@ fn message() -> impl Strategy<Value = Message> {
         "[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?".prop_map(|name| Message::KeepModel { name }),
         Just(Message::ModelNoted),
         Just(Message::YieldModel),
+        "[ -~]{0,100}".prop_map(|source| Message::RestoreModel { source }),
+        any::<(u64, u64)>().prop_map(|(objects, bytes)| Message::ModelRestored { objects, bytes }),
         any::<u32>().prop_map(|priority| Message::RankModel { priority }),
         (1..=u64::MAX).prop_map(|mount| Message::ServeModel { mount }),
         (
