@@ -30,7 +30,7 @@ def node() -> str:
 class Restricted:
     """A store with its daemon, and interpreters for which it is mounted read-only."""
 
-    def __init__(self, directory: Path, preamble: str = "") -> None:
+    def __init__(self, directory: Path, preamble: str = "", configuration: str = "") -> None:
         if os.geteuid() != 0:
             pytest.skip("needs root, to mount")
         if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
@@ -46,7 +46,13 @@ class Restricted:
         self.view.mkdir()
         tetris.create_store(self.store)
         self.log = directory / "log"
-        command = [node(), "run", "--store", f"store={self.store}"]
+        self.configuration = directory / "node.toml"
+        self.configuration.write_text(configuration)
+        self.start()
+
+    def start(self) -> None:
+        """Start the daemon."""
+        command = [node(), "run", "--config", self.configuration, "--store", f"store={self.store}"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         end = time.monotonic() + HANGS_S

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tetris
 import torch
-from process import objects
+from process import HANGS_S, objects
 from restricted import Restricted
 from safetensors.torch import save
 
@@ -130,6 +133,54 @@ def test_a_model_is_pulled_through_the_daemon_and_known_to_all_by_its_digest(res
         "report = tetris.load(sys.argv[2]).report; print(json.dumps([report['bytes_new'], report['bytes_private']]))"
     )
     assert restricted.python(program, hub.url, copy, user=OTHER) == [0, 0]
+
+
+def names(store: Path) -> list[str]:
+    """The objects of a store, by name; none before it is made."""
+    return sorted(path.name for path in objects(store)) if store.exists() else []
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + HANGS_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_model_comes_back_from_the_disk_to_the_user_who_pulled_it(empty_dir: Path, hub: Hub, tmp_path: Path) -> None:
+    cold = tmp_path / "cold"
+    configuration = f'cold = {{ path = "{cold}", size_bytes = "1GiB", free_percent = 0 }}\n'
+    restricted = Restricted(empty_dir, PREAMBLE, configuration)
+    try:
+        restricted.python("print(json.dumps(pulled()))", hub.url, user=USER)
+        before = names(restricted.store)
+        eventually(lambda: names(cold / "store") == before and any((cold / "store/derived-v1").iterdir()))
+        restricted.end()
+        # As after a restart of the machine.
+        shutil.rmtree(restricted.store)
+        tetris.create_store(restricted.store)
+        restricted.start()
+        eventually(lambda: names(restricted.store) == before and any((restricted.store / "derived-v1").iterdir()))
+        # The list of the files counts for this user, and the weights' digest for all.
+        again = restricted.python("print(json.dumps(pulled()))", hub.url, user=USER)
+        assert again == [["version", "sha256"], 0, 0, 1]
+        known, new, *_ = restricted.python("print(json.dumps(pulled()))", hub.url, user=OTHER)
+        assert (known, new) == (["reading", "sha256"], 0)
+        # Freed objects come when the pull asks for them.
+        for path in (restricted.store / "objects-v1").iterdir():
+            if path.stat().st_size > 1_000_000:
+                path.unlink()
+        program = """
+        report = tetris.pull("hf://org/m")
+        print(json.dumps([report["bytes_fetched"], report["bytes_restored"]]))
+        """
+        fetched, back = restricted.python(program, hub.url, user=USER)
+        assert fetched == 0
+        assert back > 1_000_000
+        assert names(restricted.store) == before
+    finally:
+        restricted.end()
 
 
 def test_a_file_with_another_digest_is_known_by_no_name(restricted: Restricted, hub: Hub) -> None:

@@ -40,6 +40,7 @@ pub const REPORT_MODEL: u8 = 14;
 pub const SERVE_MODEL: u8 = 15;
 pub const RANK_MODEL: u8 = 16;
 pub const REPORT_NO_ROOM: u8 = 17;
+pub const RESTORE_MODEL: u8 = 18;
 
 /// Time for a well-behaved client to be answered.
 const LONG: Duration = Duration::from_mins(1);
@@ -241,6 +242,9 @@ fn script(silence: Duration) -> Script {
             mount: 0,
             problem: String::new(),
         }),
+        Message::RestoreModel {
+            source: "hf://org/model".to_owned(),
+        },
     ];
     let hello = Message::Hello { pid: 7 }.encode();
     Script {

@@ -1,5 +1,6 @@
 //! The models of one tensor store on a disk.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
@@ -56,7 +57,7 @@ impl ColdStore {
         let options = CreateOptions::default().with_allow_other_file_systems(true);
         let refused = |source| ColdError::Directory {
             path: directory.to_owned(),
-            source,
+            source: Box::new(source),
         };
         let store = Store::create(directory, &options).map_err(refused)?;
         if !store.is_writable() {
@@ -80,7 +81,7 @@ impl ColdStore {
     /// When they cannot be listed.
     pub fn models(&mut self) -> Result<Vec<ListedModel>, ColdError> {
         let mut models = self.scan.models(&self.store)?;
-        models.sort_by(|a, b| (b.last_used, b.id).cmp(&(a.last_used, a.id)));
+        models.sort_by_key(|model| Reverse((model.last_used, model.id)));
         Ok(models)
     }
 

@@ -18,7 +18,7 @@ pub enum ColdError {
         /// The directory.
         path: PathBuf,
         /// The reason.
-        source: StoreError,
+        source: Box<StoreError>,
     },
     /// The directory cannot be written.
     #[error(

@@ -1,10 +1,12 @@
 //! The cold tier of a node: a cold store for each tensor store, on one disk of which they have a share.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tetris_store_layout::{DerivedId, Store};
+use tetris_store_layout::{DerivedId, IoError, Store};
 
 use crate::cold_store::{ColdStore, Kept};
 use crate::error::ColdError;
@@ -77,6 +79,7 @@ impl ColdTier {
 
     fn member(&mut self, name: &str) -> Result<&mut Member, ColdError> {
         if !self.stores.contains_key(name) {
+            self.make_directory()?;
             let member = Member {
                 cold: ColdStore::open(&self.directory.join(name))?,
                 scan: ModelScan::default(),
@@ -88,6 +91,22 @@ impl ColdTier {
             path: self.directory.clone(),
         };
         self.stores.get_mut(name).ok_or_else(missing)
+    }
+
+    /// Makes the directory where it is missing. What is in it is for no other user.
+    fn make_directory(&self) -> Result<(), ColdError> {
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.directory);
+        let failed = |source| {
+            IoError::new(
+                "make the directory of the cold tier",
+                &self.directory,
+                source,
+            )
+        };
+        Ok(made.map_err(failed)?)
     }
 
     /// Keeps the models of the tensor store `name` that the disk does not have, and notes which of the others were used. `keep_on` is
@@ -211,17 +230,14 @@ impl ColdTier {
             return Ok(false);
         };
         let oldest = cold.models()?.pop();
-        match oldest.filter(|oldest| oldest.last_used < model.last_used) {
-            Some(oldest) => {
-                tracing::info!(store = %cold.store().root().display(), "a model leaves the cold tier for one used later");
-                cold.remove(&oldest)?;
-                Ok(true)
-            }
-            None => {
-                cold.collect()?;
-                Ok(cold.bytes()? < before)
-            }
+        if let Some(oldest) = oldest.filter(|oldest| oldest.last_used < model.last_used) {
+            let directory = cold.store().root().display();
+            tracing::info!(store = %directory, "a model leaves the cold tier for one used later");
+            cold.remove(&oldest)?;
+            return Ok(true);
         }
+        cold.collect()?;
+        Ok(cold.bytes()? < before)
     }
 
     /// Removes the models of a tensor store whose tenant is gone.

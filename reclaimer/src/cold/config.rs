@@ -44,8 +44,13 @@ impl ColdConfig {
     pub fn mistakes<'p>(&self, stores: impl IntoIterator<Item = &'p Path>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let mut stores = stores.into_iter();
-        if !self.path.is_absolute() || self.path == Path::new("/") {
-            let expected = "an absolute path of a directory on a local disk";
+        // The broker's sandbox has a rule for the directory above.
+        let is_below_root = self
+            .path
+            .parent()
+            .is_none_or(|parent| parent == Path::new("/"));
+        if !self.path.is_absolute() || is_below_root {
+            let expected = "an absolute path on a local disk, not directly below `/`";
             errors.push(FieldError::new("cold.path", expected, self.path.display()));
         } else if let Some(store) = stores.find(|store| self.path.starts_with(store)) {
             let expected = format!("a directory outside of `{}`", store.display());

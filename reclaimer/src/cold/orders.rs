@@ -1,8 +1,8 @@
 //! Orders to the thread of the cold tier.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tetris_cold::Restored;
 use tetris_store_layout::TrustDomain;
@@ -19,8 +19,6 @@ pub(super) enum Order {
     Serve(Vec<OpenStore>),
     /// A client waits for a model.
     Restore(RestoreOrder),
-    /// The tenant of a store is gone.
-    Forget(String),
     /// The daemon stops.
     Stop,
 }
@@ -34,7 +32,8 @@ pub(super) struct RestoreOrder {
     /// Domains whose word for the model counts.
     pub(super) domains: Vec<TrustDomain>,
     pub(super) stage: watch::Sender<RestoreStage>,
-    pub(super) waiting: Waiting,
+    /// Counts until the order is dropped.
+    _waiting: Waiting,
 }
 
 impl RestoreOrder {
@@ -77,6 +76,22 @@ impl Drop for Waiting {
 pub struct ColdOrders {
     orders: SyncSender<Order>,
     waiting: Arc<AtomicUsize>,
+    gone: GoneStores,
+}
+
+/// Stores whose tenants are gone, until the thread has looked.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GoneStores(Arc<Mutex<Vec<String>>>);
+
+impl GoneStores {
+    fn locked(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stores since the last call.
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.locked())
+    }
 }
 
 impl ColdOrders {
@@ -84,6 +99,7 @@ impl ColdOrders {
         Self {
             orders,
             waiting: Arc::default(),
+            gone: GoneStores::default(),
         }
     }
 
@@ -102,9 +118,13 @@ impl ColdOrders {
         let _full = self.orders.try_send(Order::Stop);
     }
 
-    /// Removes what the disk has of a store whose tenant is gone.
-    pub fn forget(&self, store: &str) {
-        let _ended = self.orders.send(Order::Forget(store.to_owned()));
+    /// Has the thread remove what the disk has of a store whose tenant is gone, when it looks next.
+    pub(super) fn forget(&self, store: &str) {
+        self.gone.locked().push(store.to_owned());
+    }
+
+    pub(super) fn gone(&self) -> GoneStores {
+        self.gone.clone()
     }
 
     /// Has a model restored. Returns its stages, or `None` if too many clients wait. The order is given up when they are dropped.
@@ -121,7 +141,7 @@ impl ColdOrders {
             source,
             domains,
             stage,
-            waiting: Waiting(Arc::clone(&self.waiting)),
+            _waiting: Waiting(Arc::clone(&self.waiting)),
         });
         match self.orders.try_send(order) {
             Ok(()) => Some(stages),

@@ -8,12 +8,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel}
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tetris_cold::{ColdError, ColdTier, ColdUse, Restored};
+use tetris_cold::{ColdError, ColdStore, ColdTier, ColdUse, Restored};
 use tetris_reclaimer_core::{Policy, Space};
 use tetris_store_layout::Store;
 
 use super::config::ColdConfig;
-use super::orders::{ColdOrders, Order, QUEUE, RestoreOrder, RestoreStage};
+use super::orders::{ColdOrders, GoneStores, Order, QUEUE, RestoreOrder, RestoreStage};
 use crate::engine::commands::Command;
 use crate::room::RoomNeed;
 use crate::store::OpenStore;
@@ -57,6 +57,7 @@ impl ColdThread {
         let orders = ColdOrders::new(sender);
         let stop = Arc::new(AtomicBool::new(false));
         let (waiting, is_stopped) = (orders.waiting(), Arc::clone(&stop));
+        let gone = orders.gone();
         let work = move || {
             let tier = ColdTier::new(&config.path, config.limits());
             let mut keeper = Keeper {
@@ -66,7 +67,9 @@ impl ColdThread {
                 observer,
                 stores: BTreeMap::new(),
                 waiting,
+                gone,
                 is_stopped,
+                told: BTreeMap::new(),
             };
             keeper.run(&received);
         };
@@ -81,6 +84,13 @@ impl ColdThread {
     /// A way to give it orders.
     pub fn orders(&self) -> Option<ColdOrders> {
         self.orders.clone()
+    }
+
+    /// Removes what the disk has of a store whose tenant is gone.
+    pub fn forget(&self, store: &str) {
+        if let Some(orders) = &self.orders {
+            orders.forget(store);
+        }
     }
 
     /// Looks after the models of these stores, and no others.
@@ -119,7 +129,10 @@ struct Keeper<O> {
     observer: O,
     stores: BTreeMap<String, Warm>,
     waiting: Arc<AtomicUsize>,
+    gone: GoneStores,
     is_stopped: Arc<AtomicBool>,
+    /// Failures that were logged, by store: the same one again is not.
+    told: BTreeMap<String, String>,
 }
 
 impl<O: ColdObserver> Keeper<O> {
@@ -130,12 +143,14 @@ impl<O: ColdObserver> Keeper<O> {
             match orders.recv_timeout(wait) {
                 Ok(Order::Serve(open)) => self.serve(open),
                 Ok(Order::Restore(order)) => self.answer(&order),
-                Ok(Order::Forget(store)) => self.forget(&store),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             }
             self.restore_new();
             if Instant::now() >= next {
+                for store in self.gone.take() {
+                    self.forget(&store);
+                }
                 self.keep();
                 next = Instant::now() + LOOK;
             }
@@ -183,9 +198,18 @@ impl<O: ColdObserver> Keeper<O> {
                         self.observer.kept(name, kept.bytes);
                     }
                 }
-                Err(error) => tracing::warn!(store = name, %error, "no model is kept on the disk"),
+                Err(error) => {
+                    let error = error.to_string();
+                    if self.told.get(name) != Some(&error) {
+                        tracing::warn!(store = name, error, "no model is kept on the disk");
+                    }
+                    self.told.insert(name.clone(), error);
+                    continue;
+                }
             }
+            self.told.remove(name);
         }
+        self.told.retain(|name, _| self.stores.contains_key(name));
         self.observer.usage(&self.tier.usage());
     }
 
@@ -198,7 +222,7 @@ impl<O: ColdObserver> Keeper<O> {
             let Some(warm) = self.stores.get_mut(&name).filter(|warm| warm.is_new) else {
                 continue;
             };
-            let models = self.tier.open(&name).and_then(|cold| cold.models());
+            let models = self.tier.open(&name).and_then(ColdStore::models);
             let models = models.unwrap_or_else(|error| {
                 tracing::warn!(store = name, %error, "the cold tier has no models");
                 Vec::new()
@@ -220,7 +244,6 @@ impl<O: ColdObserver> Keeper<O> {
 
     /// Restores the model that a client waits for.
     fn answer(&mut self, order: &RestoreOrder) {
-        let _waiting = &order.waiting;
         if order.is_given_up() {
             return;
         }

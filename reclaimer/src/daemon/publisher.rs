@@ -119,6 +119,12 @@ impl Observer for Publisher {
         self.health.beat();
     }
 
+    fn left(&mut self, store: &str) {
+        if let Some(cold) = &self.cold {
+            cold.forget(store);
+        }
+    }
+
     fn stores(&mut self, open: &[OpenStore], config: &Config) {
         let names = config.file.stores.iter().map(|store| store.name.clone());
         self.metrics.set_stores(names);

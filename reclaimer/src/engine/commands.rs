@@ -75,6 +75,8 @@ pub trait Observer {
     /// These stores are open, under this configuration. Called before each pass is reported,
     /// whether or not anything has changed.
     fn stores(&mut self, open: &[OpenStore], config: &Config);
+    /// The tenant of this store is gone, and the store with it.
+    fn left(&mut self, _store: &str) {}
 }
 
 /// The loop.
@@ -225,6 +227,7 @@ impl<O: Observer> Engine<O> {
         }
         self.observer
             .stores(&self.reclaimer.stores(), self.reclaimer.config());
+        self.observer.left(&store.name);
         match remove_directory(&store.path) {
             Ok(()) => StoreRemoval::Done,
             Err(error) => StoreRemoval::Failed(format!("{}: {error}", store.path.display())),

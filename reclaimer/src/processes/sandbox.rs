@@ -145,15 +145,12 @@ fn stores(profile: Profile, config: &Config) -> Profile {
     }
 }
 
-/// The directory of the cold tier. It is made where it is missing; else the tier has no models until a restart.
+/// The directory above that of the cold tier, which another process may make later. The user of this one can write in the tier alone.
 fn cold(profile: Profile, file: &ConfigFile) -> Profile {
-    let Some(cold) = &file.cold else {
-        return profile;
-    };
-    if let Err(error) = std::fs::create_dir_all(&cold.path) {
-        tracing::warn!(path = %cold.path.display(), %error, "the directory of the cold tier cannot be made");
+    match file.cold.as_ref().and_then(|cold| cold.path.parent()) {
+        Some(parent) => profile.path_if_present(parent, Rights::Write),
+        None => profile,
     }
-    profile.path_if_present(&cold.path, Rights::Write)
 }
 
 /// The API server, and servers for other hosts and pods.

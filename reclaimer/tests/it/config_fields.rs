@@ -98,7 +98,8 @@ fn the_documented_values_are_the_defaults() {
 
 /// Numbers without an upper limit: amounts of memory and of files, which only the machine limits;
 /// speeds; and fields of rules that the documented configuration does not use.
-const UNLIMITED: [&str; 19] = [
+const UNLIMITED: [&str; 20] = [
+    "cold.size_bytes",
     "gpu_mirror.check_bytes_per_sec",
     "gpu_mirror.device_bytes",
     "gpu_mirror.link_bytes_per_sec",

@@ -3,7 +3,7 @@
 use crate::daemon_session::{
     ANSWER, ASK_DOMAIN, ASK_WARM, ASSEMBLE, HELLO, INGEST, INGEST_DONE, INGEST_FILE, KEEP_MODEL,
     MAKE_ROOM, MAKE_TOO_MUCH_ROOM, PUBLISH, RANK_MODEL, RECORD, REPORT_MODEL, REPORT_NO_ROOM,
-    SERVE_MODEL, TAKE_TURN,
+    RESTORE_MODEL, SERVE_MODEL, TAKE_TURN,
 };
 use crate::session::{
     CHANGING_MODEL, CLOSED_PIPE, EVENTS, FILE, FOLDER, ITSELF, LISTENER, LONG_FILE, MODEL, NULL,
@@ -114,6 +114,10 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         (
             "valid-model-without-domain",
             greeted().say(KEEP_MODEL).hear(),
+        ),
+        (
+            "valid-model-of-no-cold-tier",
+            greeted().say(RESTORE_MODEL).hear(),
         ),
         (
             "hostile-mount-from-a-client",

@@ -176,6 +176,11 @@ fn daemon_messages() -> Vec<Vec<u8>> {
         Message::ModelNoted,
         Message::RankModel { priority: 6 },
         Message::YieldModel,
+        Message::RestoreModel { source: text() },
+        Message::ModelRestored {
+            objects: 6,
+            bytes: 7,
+        },
         Message::ServeModel { mount: 5 },
         Message::AskDomain,
         Message::Domain(Some(TrustDomain::User(1000))),

@@ -18,7 +18,7 @@ fn wire_seeds_are_judged_as_their_names_say() {
 fn the_seeds_have_a_message_of_every_kind() {
     let seeds = committed("wire");
     for (name, messages) in [
-        ("valid-daemon-messages", 31),
+        ("valid-daemon-messages", 33),
         ("valid-gpu-requests", 12),
         ("valid-gpu-replies", 20),
         ("valid-preamble-alone", 0),

@@ -31,7 +31,7 @@ fn a_flipped_bit_is_found_and_the_model_leaves_the_disk() {
         let (node, model, weights) = kept();
         let mut cold = node.cold();
         change(&cold.store().object_path(&weights), |content| {
-            content[at] ^= 1
+            content[at] ^= 1;
         });
         let restored = cold.restore(&model, &node.warm, &any_room, &|_, _| ());
         let error = restored.unwrap_err();
@@ -56,7 +56,7 @@ fn files_that_a_power_cut_left_short_or_empty_restore_nothing_wrong() {
         let (node, model, weights) = kept();
         let mut cold = node.cold();
         change(&cold.store().object_path(&weights), |content| {
-            content.truncate(len)
+            content.truncate(len);
         });
         let error = cold.restore(&model, &node.warm, &any_room, &|_, _| ());
         assert!(

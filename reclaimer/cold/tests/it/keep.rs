@@ -117,7 +117,7 @@ fn a_keep_that_was_stopped_goes_on_from_there() {
     );
     let cold = node.cold();
     let mut bytes = Vec::new();
-    for allowed in 0..4 {
+    for allowed in 0..3 {
         let asked = RefCell::new(0);
         let keep_on = || asked.replace_with(|count| *count + 1) < allowed;
         assert_eq!(cold.keep(&model, &node.warm, &keep_on).unwrap(), None);

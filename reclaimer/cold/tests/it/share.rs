@@ -1,6 +1,7 @@
 //! Stores share the size of the tier.
 
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, SystemTime};
 
 use tetris_cold::{ColdTier, ListedModel};
@@ -141,4 +142,12 @@ fn a_tier_finds_the_stores_of_an_earlier_daemon() {
     let usage = node.tier(1 << 30).usage();
     assert_eq!(usage.len(), 1);
     assert_eq!((usage[0].store.as_str(), usage[0].models), ("default", 1));
+}
+
+#[test]
+fn other_users_cannot_read_the_tier() {
+    let node = Node::new();
+    node.tier(1 << 30).open("default").unwrap();
+    let mode = std::fs::metadata(node.disk()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
 }

@@ -17,10 +17,15 @@ mod sockets;
 mod state;
 mod wanted;
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use rustix::fs::{CWD, Mode, OFlags, fchown, fstat, openat};
+use rustix::process::{Gid, Uid};
 use tetris_service_kit::shutdown::signals;
 use tetris_service_kit::traces::while_exporting;
 use tokio::signal::unix::{SignalKind, signal};
@@ -98,8 +103,29 @@ fn prepare(config: &Config, state: &VolumesState) -> Result<(), mount::MountErro
     let Some(table) = &config.tables.mount else {
         return Ok(());
     };
+    if let Some(cold) = &config.file.cold
+        && let Err(error) = give_directory(&cold.path, table.user)
+    {
+        tracing::warn!(path = %cold.path.display(), %error, "no cold tier: its directory cannot be made for the stores' user");
+    }
     let complain = || state.error(ErrorClass::Mount);
     mount::prepare(table, &config.file.stores, complain)
+}
+
+/// Makes a directory for `user` alone, where it is missing. Its parent is root's.
+fn give_directory(path: &Path, user: u32) -> std::io::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made?;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    let directory = openat(CWD, path, flags, Mode::empty())?;
+    if fstat(&directory)?.st_uid == 0 && user != 0 {
+        fchown(
+            &directory,
+            Some(Uid::from_raw(user)),
+            Some(Gid::from_raw(user)),
+        )?;
+    }
+    Ok(())
 }
 
 /// The same later, when a process that runs goes on after errors.

@@ -60,7 +60,8 @@ impl Node {
     fn is_on_disk(&self, daemon: &Daemon) {
         eventually("the model on the disk", || {
             let page = daemon.get("/metrics");
-            page.contains("tetris_cold_models{store=\"a\"} 1\n").then_some(())
+            page.contains("tetris_cold_models{store=\"a\"} 1\n")
+                .then_some(())
         });
     }
 
