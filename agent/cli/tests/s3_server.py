@@ -2,8 +2,8 @@
 
     python s3_server.py CONTENT WORK
 
-All are public. Files below `sha256` have their SHA-256 as the checksum, files below `damaged` the CRC32 of other bytes, all others
-their own CRC32.
+All are public. Files below `sha256` have their SHA-256 as the checksum, files below `damaged` the CRC32 of other bytes,
+all others their own CRC32.
 
 Writes the certificate of its authority to WORK/ca.pem, and prints its port when it is ready.
 """
@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
-
 
 CHECKSUMS = {
     "sha256": {"ChecksumAlgorithm": "SHA256"},

@@ -102,7 +102,7 @@ impl Promise {
         if text("x-amz-checksum-type") == Some("COMPOSITE") {
             return Self::default();
         }
-        // Of older servers, a hyphen and the number of parts follow what covers parts: that is no base64.
+        // Older servers append a hyphen and the number of parts to what covers parts, which makes it no base64.
         let bytes = |name| BASE64_STANDARD.decode(text(name)?).ok();
         let checksum = |kind: Kind| {
             let value = kind.value(&bytes(kind.header())?)?;

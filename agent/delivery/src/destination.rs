@@ -55,8 +55,8 @@ impl<'a> Destination<'a> {
     /// Has the node's daemon bring the model pulled from `source_name` back from its cold tier, if it has one. `progress` receives bytes
     /// read and of all bytes. Returns the number of bytes that came back.
     pub(crate) fn restore(&self, source_name: &str, progress: impl FnMut(u64, u64)) -> u64 {
-        let own = DaemonClient::of_store(self.store, RESTORE_ANSWER);
-        let client = self.publisher.map_or(&own, NodePublisher::client);
+        let of_store = DaemonClient::of_store(self.store, RESTORE_ANSWER);
+        let client = self.publisher.map_or(&of_store, NodePublisher::client);
         let header = self.store.header_descriptor();
         match client.restore_model(header, source_name, progress) {
             Ok(restored) => restored.map_or(0, |model| model.bytes),

@@ -643,7 +643,7 @@ fn stored<'a>(
     }
 }
 
-/// The error of stored bytes that are not those that the source promises, by its digest or else its checksum.
+/// The error of stored bytes other than the source promises, by its digest or else its checksum.
 fn broken_promise(file: &RemoteFile, stored: &StoredFile<'_>) -> Option<PullError> {
     let (expected, computed) = if let Some(expected) = file.sha256 {
         let Ok(computed) = stored.sha256(|_| Ok::<_, Infallible>(()));

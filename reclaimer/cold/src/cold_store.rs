@@ -312,7 +312,7 @@ impl ColdStore {
         Ok(())
     }
 
-    /// Returns when the disk has all that was written.
+    /// Returns when the disk has everything written so far.
     fn sync(&self) -> Result<(), ColdError> {
         let root = self.store.root();
         let failed = |source: io::Error| IoError::new("sync the file system of", root, source);

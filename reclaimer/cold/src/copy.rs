@@ -79,9 +79,9 @@ pub(crate) fn from_disk(
     let read = |at, buffer: &mut [u8]| file.read_exact_at(buffer, at).map_err(Failure::Read);
     let digests = copy(&staging, &read).map_err(|failure| failed(failure, object, from))?;
     forget(&file);
-    let found = named(object.len, &digests)?;
-    if found != *object {
-        return Ok(FromDisk::Damaged(found.id));
+    let on_disk = named(object.len, &digests)?;
+    if on_disk != *object {
+        return Ok(FromDisk::Damaged(on_disk.id));
     }
     let Published { mapping, .. } = staging.commit(&digests, Access::ReadOnly)?;
     Ok(FromDisk::Copied(mapping))
@@ -101,7 +101,7 @@ fn failed(failure: Failure, object: &ObjectRef, store: &Store) -> ColdError {
     }
 }
 
-/// Takes a file that is on the disk out of the page cache, which would count as the daemon's memory.
+/// Takes a synced file out of the page cache, which would count as the daemon's memory.
 fn forget(file: &File) {
     let _advice = posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
 }

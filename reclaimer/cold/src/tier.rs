@@ -25,7 +25,7 @@ pub struct ColdTier {
 pub struct ColdLimits {
     /// Most bytes on the disk.
     pub bytes: u64,
-    /// Percent of the disk that stays free, whoever fills it.
+    /// Percent of the disk that stays free.
     pub free_percent: u8,
 }
 
@@ -216,8 +216,8 @@ impl ColdTier {
         Ok(is_free && used + bytes <= self.limits.bytes)
     }
 
-    /// Removes the model that was not used for longest of the store that takes most, if `model` was used later. Returns false if nothing
-    /// was removed.
+    /// Removes the least recently used model of the store with the most bytes, if `model` was used later. Returns false if it removed
+    /// nothing.
     fn remove_before(&mut self, model: &ListedModel) -> Result<bool, ColdError> {
         let mut largest: Option<(u64, &mut ColdStore)> = None;
         for member in self.stores.values_mut() {

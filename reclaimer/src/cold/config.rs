@@ -7,7 +7,7 @@ use tetris_cold::ColdLimits;
 
 use crate::field_error::FieldError;
 
-/// Least size of a tier that is of use.
+/// Least size of a useful tier.
 const LEAST_BYTES: u64 = 64 << 20;
 /// Most that can stay free.
 const MOST_FREE_PERCENT: u8 = 90;
@@ -21,7 +21,7 @@ pub struct ColdConfig {
     /// Most bytes there.
     #[serde(with = "tetris_units::size")]
     pub size_bytes: u64,
-    /// Percent of the disk that stays free, whatever else fills it.
+    /// Percent of the disk that stays free.
     #[serde(default = "free_percent")]
     pub free_percent: u8,
 }

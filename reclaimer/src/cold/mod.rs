@@ -6,4 +6,4 @@ mod thread;
 
 pub use config::ColdConfig;
 pub use orders::{ColdOrders, RestoreStage};
-pub use thread::{ColdObserver, ColdThread};
+pub use thread::{ColdObserver, ColdThread, MakeStoreRoom};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use tetris_store_layout::Store;
 
 use super::config::ColdConfig;
 use super::orders::{ColdOrders, GoneStores, Order, QUEUE, RestoreOrder, RestoreStage};
-use crate::engine::commands::Command;
 use crate::room::RoomNeed;
 use crate::store::OpenStore;
 
 /// Time between two looks for models that the disk does not have.
 const LOOK: Duration = Duration::from_secs(5);
-/// Longest wait for room.
-const ROOM: Duration = Duration::from_mins(1);
+
+/// Makes room in a store. Returns false if there is none.
+pub type MakeStoreRoom = Box<dyn Fn(RoomNeed) -> bool + Send>;
 
 /// Receives what the thread does.
 pub trait ColdObserver: Send {
@@ -43,14 +43,14 @@ pub struct ColdThread {
 }
 
 impl ColdThread {
-    /// Starts the thread over the tier that `config` describes. It asks for room by `commands`.
+    /// Starts the thread over the tier that `config` describes.
     ///
     /// # Errors
     /// When the thread cannot be started.
     pub fn start(
         config: ColdConfig,
         policy: Policy,
-        commands: Sender<Command>,
+        make_room: MakeStoreRoom,
         observer: impl ColdObserver + 'static,
     ) -> io::Result<Self> {
         let (sender, received) = sync_channel(QUEUE);
@@ -63,7 +63,7 @@ impl ColdThread {
             let mut keeper = Keeper {
                 tier,
                 policy,
-                commands,
+                make_room,
                 observer,
                 stores: BTreeMap::new(),
                 waiting,
@@ -125,13 +125,13 @@ struct Warm {
 struct Keeper<O> {
     tier: ColdTier,
     policy: Policy,
-    commands: Sender<Command>,
+    make_room: MakeStoreRoom,
     observer: O,
     stores: BTreeMap<String, Warm>,
     waiting: Arc<AtomicUsize>,
     gone: GoneStores,
     is_stopped: Arc<AtomicBool>,
-    /// Failures that were logged, by store: the same one again is not.
+    /// The last logged failure by store, so that it is logged once.
     told: BTreeMap<String, String>,
 }
 
@@ -213,8 +213,7 @@ impl<O: ColdObserver> Keeper<O> {
         self.observer.usage(&self.tier.usage());
     }
 
-    /// Restores the models of stores that are new, e.g. after a restart of the machine, the last used first, as long as there is room
-    /// that nothing else has.
+    /// Restores the models of new stores, e.g. after a restart of the machine, the last used first, while there is free room.
     fn restore_new(&mut self) {
         let is_idle = self.is_idle();
         let names: Vec<String> = self.stores.keys().cloned().collect();
@@ -265,20 +264,13 @@ impl<O: ColdObserver> Keeper<O> {
         let Some(model) = cold.find(&order.source, &order.domains)? else {
             return Ok(None);
         };
-        let commands = &self.commands;
         let room = |bytes, inodes| {
-            let need = RoomNeed {
+            (self.make_room)(RoomNeed {
                 store: order.store.clone(),
                 bytes,
                 inodes,
                 ..RoomNeed::default()
-            };
-            let (reply, answer) = channel();
-            let answered = Box::new(move |room: crate::room::RoomResult| {
-                let _gone = reply.send(room.refused.is_none());
-            });
-            let asked = commands.send(Command::Room(need, answered));
-            asked.is_ok() && answer.recv_timeout(ROOM) == Ok(true)
+            })
         };
         let done = |done, total| {
             order
@@ -295,7 +287,7 @@ impl<O: ColdObserver> Keeper<O> {
         match self.tier.forget(name) {
             Ok(()) => tracing::info!(store = name, "the disk has nothing of this store any more"),
             Err(error) => {
-                tracing::warn!(store = name, %error, "the disk still has models of a store that is gone");
+                tracing::warn!(store = name, %error, "the disk still has models of a removed store");
             }
         }
     }

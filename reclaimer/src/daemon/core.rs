@@ -29,9 +29,12 @@ use crate::http::{Health, HttpState};
 use crate::metrics::Metrics;
 use crate::models::KeptModels;
 use crate::report::NodeStatus;
+use crate::room::RoomResult;
 
 /// Longest wait for the sockets to be taken away.
 const SOCKETS_CLOSE: Duration = Duration::from_secs(10);
+/// Longest wait of the cold tier for room.
+const ROOM: Duration = Duration::from_mins(1);
 /// A pass that takes longer hangs.
 const LONGEST_PASS: Duration = Duration::from_mins(2);
 
@@ -154,7 +157,16 @@ impl Core {
         let config = self.config.file.cold.clone()?;
         let policy = self.config.policy.clone();
         let metrics = Arc::clone(&self.metrics);
-        let started = ColdThread::start(config, policy, self.commands.clone(), metrics);
+        let commands = self.commands.clone();
+        let make_room = move |need| {
+            let (reply, answer) = channel();
+            let answered = Box::new(move |room: RoomResult| {
+                let _waits_no_longer = reply.send(room.refused.is_none());
+            });
+            let asked = commands.send(Command::Room(need, answered));
+            asked.is_ok() && answer.recv_timeout(ROOM) == Ok(true)
+        };
+        let started = ColdThread::start(config, policy, Box::new(make_room), metrics);
         started
             .inspect_err(
                 |error| tracing::warn!(%error, "no cold tier: its thread cannot be started"),

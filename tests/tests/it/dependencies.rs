@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 35] = [
+const MAY: [(&str, &[&str]); 36] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
@@ -89,10 +89,12 @@ const MAY: [(&str, &[&str]); 35] = [
         &["tetris-gpu-device", "tetris-gpu-protocol", "tetris-wire"],
     ),
     ("tetris-reclaimer-core", &["tetris-units"]),
+    ("tetris-cold", &["tetris-folder", "tetris-loader"]),
     (
         "tetris-node",
         &[
             "tetris-allocator",
+            "tetris-cold",
             "tetris-conventions",
             "tetris-reclaimer-core",
             "tetris-gpu-device",
@@ -293,6 +295,7 @@ fn cores_and_libraries_without_a_daemon_depend_on_no_runtime() {
     let graph = Graph::read();
     let light = [
         "tetris-agent",
+        "tetris-cold",
         "tetris-gpu-client",
         "tetris-gpu-device",
         "tetris-gpu-protocol",

@@ -193,7 +193,9 @@ impl Bucket {
             return Ok(Promise::default());
         };
         let location = Self::location(&file.address)?;
-        checksums.promise(&location, &file.address).await
+        let url = checksums.address(&location).await;
+        let url = url.map_err(|error| Self::trouble(&file.address, error))?;
+        checksums.promise(&url).await
     }
 
     /// Returns true for a bucket of S3.
@@ -219,7 +221,7 @@ impl Bucket {
         })
     }
 
-    pub(super) fn trouble(address: &str, error: Error) -> Trouble {
+    fn trouble(address: &str, error: Error) -> Trouble {
         let refused = |status: &str, remedy| {
             Trouble::Final(PullError::Refused {
                 address: address.to_owned(),

@@ -10,7 +10,6 @@ use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use super::bucket::Bucket;
 use super::http::{HttpClient, Remedies};
 use crate::checksum::Promise;
 use crate::error::{PullError, Trouble};
@@ -64,21 +63,10 @@ impl S3Checksums {
         })
     }
 
-    /// The digest or checksum of an object. One attempt.
-    pub(super) async fn promise(&self, object: &Path, address: &str) -> Result<Promise, Trouble> {
-        let headers = HeaderMap::from_iter([(MODE, HeaderValue::from_static("ENABLED"))]);
-        let url = self.address(object, &headers).await;
-        let url = url.map_err(|error| Bucket::trouble(address, error))?;
-        let answer = self
-            .client
-            .send_body(Method::HEAD, &url, headers, "")
-            .await?;
-        Ok(Promise::of_headers(&answer))
-    }
-
-    async fn address(&self, object: &Path, headers: &HeaderMap) -> Result<Url, Error> {
+    /// The address for a question about an object, signed where the bucket wants that.
+    pub(super) async fn address(&self, object: &Path) -> Result<Url, Error> {
         let mut options = SignedUrlOptions::default();
-        options.signed_headers = headers.clone();
+        options.signed_headers = headers();
         let signer = &self.signer;
         let mut url = signer
             .signed_url_opts(Method::HEAD, object, VALID, &options)
@@ -88,4 +76,15 @@ impl S3Checksums {
         }
         Ok(url)
     }
+
+    /// The digest or checksum of the object at such an address. One attempt.
+    pub(super) async fn promise(&self, url: &Url) -> Result<Promise, Trouble> {
+        let client = &self.client;
+        let answer = client.send_body(Method::HEAD, url, headers(), "").await?;
+        Ok(Promise::of_headers(&answer))
+    }
+}
+
+fn headers() -> HeaderMap {
+    HeaderMap::from_iter([(MODE, HeaderValue::from_static("ENABLED"))])
 }

@@ -9,7 +9,7 @@ use tetris_store_layout::ObjectRef;
 
 use crate::node::{Node, any_room, bytes};
 
-/// Changes a file that is read-only.
+/// Changes a read-only file.
 fn change(path: &Path, with: impl Fn(&mut Vec<u8>)) {
     let mut content = fs::read(path).unwrap();
     with(&mut content);

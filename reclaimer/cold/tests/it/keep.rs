@@ -80,10 +80,10 @@ fn a_model_of_a_tenant_is_found_by_its_domain_only() {
     let model = node.pull_in(pods, "hf://org/a", &[("w.gguf", &bytes(1, 1000))]);
     let cold = node.cold();
     cold.keep(&model, &node.warm, &|| true).unwrap();
-    let found = |domains: &[TrustDomain]| cold.find("hf://org/a", domains).unwrap();
-    assert_eq!(found(&[pods]).unwrap().record, model.record);
+    let model_of = |domains: &[TrustDomain]| cold.find("hf://org/a", domains).unwrap();
+    assert_eq!(model_of(&[pods]).unwrap().record, model.record);
     let others = [TrustDomain::Owner, TrustDomain::Pods(0x7000_0001)];
-    assert_eq!(found(&others), None);
+    assert_eq!(model_of(&others), None);
 }
 
 #[test]

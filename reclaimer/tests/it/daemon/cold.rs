@@ -72,6 +72,14 @@ impl Node {
     }
 }
 
+fn is_on_disk(daemon: &Daemon) {
+    eventually("the model on the disk", || {
+        let page = daemon.get("/metrics");
+        page.contains("tetris_cold_models{store=\"a\"} 1\n")
+            .then_some(())
+    });
+}
+
 fn objects(store: &Store) -> Vec<ObjectRef> {
     let entries: Vec<ObjectEntry> = store.objects().unwrap().objects;
     let mut objects: Vec<ObjectRef> = entries.iter().map(|entry| entry.object).collect();
@@ -87,7 +95,7 @@ fn models_come_back_by_themselves_after_a_restart_of_the_machine() {
     node.pull(&store);
     let before = objects(&store);
     drop(store);
-    node.is_on_disk(&daemon);
+    is_on_disk(&daemon);
     assert!(daemon.stop().success());
 
     node.restart_machine();
@@ -108,7 +116,7 @@ fn a_pull_takes_freed_objects_from_the_disk_and_not_from_the_source() {
     let store = node.place.store();
     let daemon = node.daemon();
     node.pull(&store);
-    node.is_on_disk(&daemon);
+    is_on_disk(&daemon);
     let before = objects(&store);
     let mut freed = 0;
     for object in &before {
@@ -134,7 +142,7 @@ fn a_damaged_model_on_the_disk_comes_from_its_source() {
     let store = node.place.store();
     let daemon = node.daemon();
     node.pull(&store);
-    node.is_on_disk(&daemon);
+    is_on_disk(&daemon);
     let before = objects(&store);
     let largest = *before.iter().max_by_key(|object| object.len).unwrap();
     store.reclaim(&largest).unwrap();
@@ -179,7 +187,7 @@ fn a_file_that_no_source_promised_is_not_kept() {
     // A file of this machine is read from its own disk again.
     drop(node.place.load(5_000_000, 1));
     node.pull(&store);
-    node.is_on_disk(&daemon);
+    is_on_disk(&daemon);
     let cold = Store::open(node.disk.path().join("cold/a")).unwrap();
     let kept: u64 = objects(&cold).iter().map(|object| object.len).sum();
     let model = std::fs::metadata(&node.model).unwrap().len();
