@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -156,6 +158,9 @@ def test_a_model_comes_back_from_the_disk_to_the_user_who_pulled_it(empty_dir: P
         restricted.python("print(json.dumps(pulled()))", hub.url, user=USER)
         before = names(restricted.store)
         eventually(lambda: names(cold / "store") == before and any((cold / "store/derived-v1").iterdir()))
+        command = [Path(sys.executable).with_name("tetris"), "ls", "--store", cold / "store", "--format", "json"]
+        listed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        assert listed["models"]
         restricted.end()
         # As after a restart of the machine.
         shutil.rmtree(restricted.store)

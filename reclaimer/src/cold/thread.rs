@@ -17,8 +17,10 @@ use super::orders::{ColdOrders, GoneStores, Order, QUEUE, RestoreOrder, RestoreS
 use crate::room::RoomNeed;
 use crate::store::OpenStore;
 
-/// Time between two looks for models that the disk does not have.
+/// Least time between two looks for models that the disk does not have. Passes ask for them, after publications among others.
 const LOOK: Duration = Duration::from_secs(5);
+/// Longest wait for an order while no look is due.
+const IDLE: Duration = Duration::from_hours(1);
 
 /// Makes room in a store. Returns false if there is none.
 pub type MakeStoreRoom = Box<dyn Fn(RoomNeed) -> bool + Send>;
@@ -69,6 +71,7 @@ impl ColdThread {
                 waiting,
                 gone,
                 is_stopped,
+                is_changed: true,
                 told: BTreeMap::new(),
             };
             keeper.run(&received);
@@ -131,28 +134,37 @@ struct Keeper<O> {
     waiting: Arc<AtomicUsize>,
     gone: GoneStores,
     is_stopped: Arc<AtomicBool>,
+    /// True if the use of the disk may have changed since it was last reported.
+    is_changed: bool,
     /// The last logged failure by store, so that it is logged once.
     told: BTreeMap<String, String>,
 }
 
 impl<O: ColdObserver> Keeper<O> {
     fn run(&mut self, orders: &Receiver<Order>) {
-        let mut next = Instant::now() + LOOK;
+        let (mut last, mut next) = (Instant::now(), None);
         while !self.is_stopped.load(Ordering::Relaxed) {
-            let wait = next.saturating_duration_since(Instant::now());
+            let wait = next.map_or(IDLE, |next: Instant| {
+                next.saturating_duration_since(Instant::now())
+            });
             match orders.recv_timeout(wait) {
-                Ok(Order::Serve(open)) => self.serve(open),
+                Ok(Order::Serve(open)) => {
+                    self.serve(open);
+                    next = next.or(Some(last + LOOK));
+                }
                 Ok(Order::Restore(order)) => self.answer(&order),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             }
             self.restore_new();
-            if Instant::now() >= next {
+            if next.is_some_and(|next| Instant::now() >= next) {
                 for store in self.gone.take() {
                     self.forget(&store);
                 }
                 self.keep();
-                next = Instant::now() + LOOK;
+                last = Instant::now();
+                // It goes on where it gave way to a client.
+                next = (!self.is_idle()()).then_some(last + LOOK);
             }
         }
     }
@@ -188,11 +200,13 @@ impl<O: ColdObserver> Keeper<O> {
     /// Keeps what the disk does not have.
     fn keep(&mut self) {
         let is_idle = self.is_idle();
+        let mut is_changed = std::mem::take(&mut self.is_changed);
         for (name, warm) in &self.stores {
             let span = tracing::debug_span!("cold_keep", store = name);
             let _entered = span.enter();
             match self.tier.keep_models(name, &warm.store, &is_idle) {
                 Ok(kept) => {
+                    is_changed |= !kept.is_empty();
                     for kept in kept {
                         tracing::info!(store = name, bytes = kept.bytes, "a model is on the disk");
                         self.observer.kept(name, kept.bytes);
@@ -210,7 +224,10 @@ impl<O: ColdObserver> Keeper<O> {
             self.told.remove(name);
         }
         self.told.retain(|name, _| self.stores.contains_key(name));
-        self.observer.usage(&self.tier.usage());
+        // All objects of the disk are listed for it.
+        if is_changed {
+            self.observer.usage(&self.tier.usage());
+        }
     }
 
     /// Restores the models of new stores, e.g. after a restart of the machine, the last used first, while there is free room.
@@ -279,10 +296,13 @@ impl<O: ColdObserver> Keeper<O> {
         };
         let restored = cold.restore(&model, &warm.store, &room, &done);
         note(&order.store, &restored, &self.observer);
+        // A damaged model has left the disk.
+        self.is_changed |= restored.is_err();
         restored.map(Some)
     }
 
     fn forget(&mut self, name: &str) {
+        self.is_changed = true;
         self.stores.remove(name);
         match self.tier.forget(name) {
             Ok(()) => tracing::info!(store = name, "the disk has nothing of this store any more"),

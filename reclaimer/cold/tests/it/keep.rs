@@ -126,6 +126,6 @@ fn a_keep_that_was_stopped_goes_on_from_there() {
     }
     assert!(bytes.is_sorted() && bytes[0] < bytes[1], "{bytes:?}");
     let kept = cold.keep(&model, &node.warm, &|| true).unwrap().unwrap();
-    assert!(kept.bytes < 300_000, "{kept:?}");
+    assert!(kept.bytes < 500_000, "{kept:?}");
     assert!(cold.has(&model));
 }
