@@ -6,13 +6,14 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 29] = [
+pub const RENDERED: [(&str, &str); 30] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
     ("placement", "overlays/placement"),
     ("gateway", "overlays/gateway"),
     ("endpoint-picker", "overlays/endpoint-picker"),
+    ("complete", "overlays/complete"),
     ("traces", "overlays/traces"),
     ("dedicated", "overlays/dedicated"),
     ("gpu", "overlays/gpu"),
@@ -39,13 +40,14 @@ pub const RENDERED: [(&str, &str); 29] = [
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 16] = [
+pub const INSTALLS: [&str; 17] = [
     "node",
     "webhook",
     "scaler",
     "placement",
     "gateway",
     "endpoint-picker",
+    "complete",
     "traces",
     "dedicated",
     "gpu",
@@ -59,20 +61,22 @@ pub const INSTALLS: [&str; 16] = [
 ];
 
 /// Those of them that install the webhook.
-pub const WITH_WEBHOOK: [&str; 5] = [
+pub const WITH_WEBHOOK: [&str; 6] = [
     "webhook",
     "placement",
+    "complete",
     "cluster-older",
     "cluster-webhook",
     "cluster-kserve",
 ];
 
 /// Those of them that install the scaler.
-pub const WITH_SCALER: [&str; 9] = [
+pub const WITH_SCALER: [&str; 10] = [
     "scaler",
     "placement",
     "gateway",
     "endpoint-picker",
+    "complete",
     "traces",
     "cluster-scaler",
     "cluster-gateway",
@@ -81,7 +85,13 @@ pub const WITH_SCALER: [&str; 9] = [
 ];
 
 /// Those of them that install the gateway.
-pub const WITH_GATEWAY: [&str; 4] = ["gateway", "endpoint-picker", "traces", "cluster-gateway"];
+pub const WITH_GATEWAY: [&str; 5] = [
+    "gateway",
+    "endpoint-picker",
+    "complete",
+    "traces",
+    "cluster-gateway",
+];
 
 /// Those whose pods any namespace may have (Pod Security "restricted").
 pub const RESTRICTED: [&str; 9] = [
