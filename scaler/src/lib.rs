@@ -8,6 +8,7 @@
     clippy::panic
 )]
 
+mod account;
 pub mod api_client;
 pub mod cli;
 pub mod deploy;

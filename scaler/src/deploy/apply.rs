@@ -91,7 +91,10 @@ async fn bind(
         Err(error) => {
             let role = &binding.role_ref.name;
             let accounts = binding.subjects.iter().flatten();
-            let account = accounts.map(|subject| format!("tetris-system:{}", subject.name));
+            let account = accounts.map(|subject| {
+                let namespace = subject.namespace.as_deref().unwrap_or_default();
+                format!("{namespace}:{}", subject.name)
+            });
             note(format!(
                 "warning: RoleBinding {namespace}/{0} is not created ({error}); let someone with the right do it: kubectl create rolebinding {0} --clusterrole={role} --serviceaccount={1} -n {namespace}",
                 binding.name_any(),

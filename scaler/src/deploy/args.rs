@@ -24,6 +24,9 @@ pub struct DeployArgs {
     /// Namespace [default: that of the kubeconfig]
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Option<String>,
+    /// Namespace of the scaler
+    #[arg(long, value_name = "NAME", default_value = "tetris-system")]
+    pub operator_namespace: String,
     /// Engine, such as instance or vllm [default: the installed one for the model's task and format]
     #[arg(long, value_name = "NAME")]
     pub engine: Option<String>,

@@ -29,8 +29,6 @@ const ROLES: [(&str, &str, &str); 3] = [
         "tetris-scaler",
     ),
 ];
-/// Namespace of the operator.
-const OPERATOR: &str = "tetris-system";
 
 /// Resources of a deployed model.
 #[derive(Debug, Clone)]
@@ -49,7 +47,7 @@ impl Documents {
     pub(super) fn new(args: &DeployArgs, namespace: &str) -> Result<Self, DeployError> {
         let name = name(args)?;
         let documents = Self {
-            bindings: bindings(namespace),
+            bindings: bindings(namespace, &args.operator_namespace),
             model: model(args, &name, namespace)?,
             function: function(args, &name, namespace),
         };
@@ -105,7 +103,7 @@ fn metadata(name: &str, namespace: &str) -> ObjectMeta {
     }
 }
 
-fn bindings(namespace: &str) -> Vec<RoleBinding> {
+fn bindings(namespace: &str, operator: &str) -> Vec<RoleBinding> {
     let binding = |(name, role, account): (&str, &str, &str)| RoleBinding {
         metadata: metadata(name, namespace),
         role_ref: RoleRef {
@@ -116,7 +114,7 @@ fn bindings(namespace: &str) -> Vec<RoleBinding> {
         subjects: Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
             name: account.to_owned(),
-            namespace: Some(OPERATOR.to_owned()),
+            namespace: Some(operator.to_owned()),
             ..Subject::default()
         }]),
     };
@@ -248,6 +246,23 @@ mod tests {
         assert_eq!(function.spec, documents.function.spec);
         assert_eq!(function.spec.max_instances, 7);
         assert_eq!(function.spec.engine.unwrap().args, ["--queue=8"]);
+    }
+
+    #[test]
+    fn roles_are_for_the_accounts_of_the_scalers_namespace() {
+        for (arguments, expected) in [
+            (&["hf://a/b"][..], "tetris-system"),
+            (&["hf://a/b", "--operator-namespace=models"], "models"),
+        ] {
+            let bindings = documents(arguments).unwrap().bindings;
+            let subjects = bindings
+                .iter()
+                .flat_map(|binding| binding.subjects.iter().flatten());
+            let namespaces: Vec<_> = subjects
+                .map(|subject| subject.namespace.as_deref())
+                .collect();
+            assert_eq!(namespaces, [Some(expected); 3], "{arguments:?}");
+        }
     }
 
     #[test]

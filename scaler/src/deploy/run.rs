@@ -118,7 +118,8 @@ impl Report {
         let profile = args.profile.as_ref().unwrap_or(name);
         let measured = profiles.get_opt(profile).await.ok().flatten();
         let configurations = measured.map_or(0, |profile| profile.spec.configurations.len());
-        let url = format!("http://tetris-gateway.tetris-system/functions/{namespace}/{name}");
+        let operator = &args.operator_namespace;
+        let url = format!("http://tetris-gateway.{operator}/functions/{namespace}/{name}");
         match args.format {
             DeployFormat::Json => print(&format!(
                 "{}\n",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::account::refused_account;
 use crate::load::chain;
 use crate::state::Key;
 
@@ -13,10 +14,15 @@ use crate::state::Key;
 pub enum GatesError {
     /// No right to change pods in this namespace.
     #[error(
-        "pod {0}: no right to open its gate; give it: kubectl create rolebinding tetris-gates --clusterrole=tetris-gates-namespace --serviceaccount=tetris-system:tetris-gates -n {namespace}",
-        namespace = .0.namespace
+        "pod {pod}: no right to open its gate; give it: kubectl create rolebinding tetris-gates --clusterrole=tetris-gates-namespace --serviceaccount={account} -n {namespace}",
+        namespace = .pod.namespace
     )]
-    NoRight(Key),
+    NoRight {
+        /// The pod.
+        pod: Key,
+        /// Namespace and name of the account without the right.
+        account: String,
+    },
     /// No answer in time.
     #[error("pod {pod}: no answer from the API server within {} s", limit.as_secs_f64())]
     Timeout {
@@ -39,7 +45,10 @@ impl GatesError {
     /// Converts a failed write.
     pub(super) fn of(pod: Key, source: kube::Error) -> Self {
         match &source {
-            kube::Error::Api(status) if status.code == 403 => Self::NoRight(pod),
+            kube::Error::Api(status) if status.code == 403 => Self::NoRight {
+                account: refused_account(&status.message, "tetris-gates"),
+                pod,
+            },
             _ => Self::Api {
                 pod,
                 source: Box::new(source),
@@ -50,7 +59,7 @@ impl GatesError {
     /// Class of the error in the metrics.
     pub const fn class(&self) -> &'static str {
         match self {
-            Self::NoRight(_) => "api_forbidden",
+            Self::NoRight { .. } => "api_forbidden",
             Self::Timeout { .. } => "api_timeout",
             Self::Api { .. } => "api_failed",
         }

@@ -126,7 +126,7 @@ impl Keeper {
     fn failed(&mut self, uid: String, error: &GatesError) {
         self.metrics.failed(error.class());
         let is_news = match error {
-            GatesError::NoRight(pod) => self.told.insert(pod.namespace.clone()),
+            GatesError::NoRight { pod, .. } => self.told.insert(pod.namespace.clone()),
             _ => true,
         };
         if is_news {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::account::refused_account;
 use crate::load::chain;
 use crate::operator::plan::{Action, FunctionPlan};
 use crate::resources::InferenceFunctionStatus;
@@ -39,7 +40,7 @@ pub enum ApplyError {
     },
     /// The operator has no right to write in this namespace.
     #[error(
-        "{what}: {}; let the scaler write there: kubectl create rolebinding {role} --clusterrole={role} --serviceaccount=tetris-system:tetris-scaler -n {namespace}",
+        "{what}: {}; let the scaler write there: kubectl create rolebinding {role} --clusterrole={role} --serviceaccount={account} -n {namespace}",
         plain(source)
     )]
     NoRight {
@@ -47,6 +48,8 @@ pub enum ApplyError {
         what: String,
         /// Namespace of the object.
         namespace: String,
+        /// Namespace and name of the operator's account.
+        account: String,
         /// The role with the right.
         role: &'static str,
         /// The refusal.
@@ -103,6 +106,7 @@ impl ApplyError {
                 Self::NoRight {
                     what,
                     namespace: key.namespace.clone(),
+                    account: refused_account(&status.message, "tetris-scaler"),
                     role,
                     source: Box::new(source),
                 }
