@@ -40,6 +40,22 @@ impl Objects {
         Self::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
+    /// The same objects without the hashes that kustomize appends to names of ConfigMaps, and to references to them.
+    pub fn without_hashes(mut self) -> Self {
+        let names = self.all("ConfigMap").filter_map(|map| {
+            let hashed = text(&map["metadata"]["name"]);
+            let (name, hash) = hashed.rsplit_once('-')?;
+            let is_hash = hash.len() == 10 && hash.contains(|c: char| c.is_ascii_digit());
+            is_hash.then(|| (hashed.to_owned(), name.to_owned()))
+        });
+        for (hashed, name) in names.collect::<Vec<_>>() {
+            self.0
+                .iter_mut()
+                .for_each(|object| replace(object, &hashed, &name));
+        }
+        self
+    }
+
     /// All of a kind.
     pub fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         self.0.iter().filter(move |object| object["kind"] == kind)
@@ -73,6 +89,19 @@ impl Objects {
             })
         });
         pods.collect()
+    }
+}
+
+fn replace(value: &mut Value, before: &str, after: &str) {
+    match value {
+        Value::String(text) if text == before => after.clone_into(text),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| replace(item, before, after)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|field| replace(field, before, after)),
+        _ => {}
     }
 }
 

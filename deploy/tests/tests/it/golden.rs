@@ -7,7 +7,7 @@ use tetris_deploy_tests::files;
 use tetris_deploy_tests::kustomize::{self, RENDERED};
 use tetris_deploy_tests::skipped::skipped;
 
-use crate::{monitoring, scaler};
+use crate::{chart, monitoring, scaler};
 
 /// Set to 1, the golden files are written anew.
 const UPDATE: &str = "UPDATE_GOLDEN";
@@ -41,6 +41,10 @@ fn rendered_manifests_are_the_golden_files() {
             rendered == golden,
             "{folder} no longer renders to {path}; first difference (new, old): {first:?}; if it is right, {UPDATE}=1"
         );
+    }
+    if update {
+        // From the golden files.
+        chart::write_chart();
     }
 }
 

@@ -3,6 +3,7 @@
 mod agreement;
 mod arguments;
 mod attacks;
+mod chart;
 mod cluster;
 mod configuration;
 mod daemon;

@@ -7,9 +7,9 @@ use tetris_deploy_tests::kustomize::{self, RENDERED};
 use tetris_deploy_tests::skipped::skipped;
 
 /// Exit code of the script without Python, or if it cannot fetch the schemas.
-const CANNOT: i32 = 77;
+pub const CANNOT: i32 = 77;
 
-fn validate(files: &[&Path]) -> Output {
+pub fn validate(files: &[&Path]) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("validate");
     Command::new(script).args(files).output().unwrap()
 }

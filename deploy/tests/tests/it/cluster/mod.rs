@@ -11,6 +11,7 @@ mod account;
 mod deploy;
 mod drain;
 mod gateway;
+mod helm;
 mod holders;
 mod inject;
 mod install;
