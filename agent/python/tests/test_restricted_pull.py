@@ -160,7 +160,7 @@ def test_a_model_comes_back_from_the_disk_to_the_user_who_pulled_it(empty_dir: P
         eventually(lambda: names(cold / "store") == before and any((cold / "store/derived-v1").iterdir()))
         command = [Path(sys.executable).with_name("tetris"), "ls", "--store", cold / "store", "--format", "json"]
         listed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-        assert listed["models"]
+        assert listed["manifests"]
         restricted.end()
         # As after a restart of the machine.
         shutil.rmtree(restricted.store)
