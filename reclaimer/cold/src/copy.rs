@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use tetris_loader::{SegmentSink, each_segment, named};
@@ -11,10 +10,11 @@ use tetris_store_layout::{
     Store,
 };
 
+use crate::disk_file::DiskFile;
 use crate::error::ColdError;
 
-/// Threads that copy an object. A disk needs a few requests at once, and the node's other work has the cores.
-const THREADS: usize = 2;
+/// Threads that copy an object: a disk needs a few requests at once.
+const THREADS: usize = 4;
 
 /// The result of a copy from a disk.
 pub(crate) enum FromDisk {
@@ -67,18 +67,16 @@ pub(crate) fn from_disk(
 ) -> Result<FromDisk, ColdError> {
     let path = from.object_path(object);
     let io_failed = |source: io::Error| IoError::new("read", &path, source);
-    let file = match File::open(&path) {
+    let file = match DiskFile::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FromDisk::Absent),
         opened => opened.map_err(io_failed)?,
     };
-    if file.metadata().map_err(io_failed)?.len() != object.len {
+    if file.len().map_err(io_failed)? != object.len {
         return Ok(FromDisk::Absent);
     }
-    let _advice = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
     let staging = to.stage(object.len)?;
     let read = |at, buffer: &mut [u8]| file.read_exact_at(buffer, at).map_err(Failure::Read);
     let digests = copy(&staging, &read).map_err(|failure| failed(failure, object, from))?;
-    forget(&file);
     let on_disk = named(object.len, &digests)?;
     if on_disk != *object {
         return Ok(FromDisk::Damaged(on_disk.id));

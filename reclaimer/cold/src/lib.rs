@@ -9,8 +9,8 @@
 //!   that need it, and nothing of it reaches the tensor store.
 //! - Models leave by the time of their last use, from the store that takes most.
 //!
-//! `tier` shares the disk among stores, `cold_store` keeps and restores models, `model` finds what belongs to one, and `copy` moves
-//! objects.
+//! `tier` shares the disk among stores, `cold_store` keeps and restores models, `model` finds what belongs to one, `copy` moves
+//! objects, and `disk_file` reads the disk.
 
 #![deny(
     clippy::unwrap_used,
@@ -21,6 +21,7 @@
 
 mod cold_store;
 mod copy;
+mod disk_file;
 mod error;
 mod model;
 mod tier;
