@@ -19,7 +19,7 @@
 //!   then its share again. One that is slower than profiled gets less. New ones start slowly.
 //! - **Early rejection.** A request is refused at once if it would wait for longer than it may.
 //!
-//! [`gpu`] gives requests of all functions to GPUs.
+//! [`gpu`] gives requests of all functions to GPUs, and [`engines`] decides which engines of one device are awake.
 //!
 //! **Guarantees.** No request is lost or dispatched twice. None waits while an instance has room for
 //! it. None waits while one with a later deadline is dispatched, unless it may go to some instances
@@ -71,6 +71,7 @@
 mod capacity;
 mod choice;
 mod dispatcher;
+pub mod engines;
 pub mod gpu;
 mod health;
 mod id;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::{Config, FunctionConfig, GpuPoolConfig, PolicyConfig};
+use crate::config::{Config, EngineGroupConfig, FunctionConfig, GpuPoolConfig, PolicyConfig};
+use crate::engines::{EngineMetrics, SleepingGroup};
 use crate::function::{Access, Function};
 use crate::function_name::FunctionName;
 use crate::gpu::{GpuPool, Member, PageMemory};
@@ -14,8 +15,18 @@ use crate::routes::{Route, Routes};
 pub(crate) struct Functions {
     functions: BTreeMap<String, Arc<Function>>,
     pools: BTreeMap<String, KnownPool>,
+    groups: BTreeMap<String, KnownGroup>,
     /// Memory for pages of executors.
     pages: PageMemory,
+    engine_metrics: EngineMetrics,
+}
+
+/// A group of engines. It stays as it is until the next start.
+#[derive(Debug)]
+struct KnownGroup {
+    group: Arc<SleepingGroup>,
+    of: EngineGroupConfig,
+    routes: Vec<Route>,
 }
 
 #[derive(Debug)]
@@ -28,12 +39,14 @@ struct KnownPool {
 }
 
 impl Functions {
-    /// Creates an empty set, with this memory for pages of executors.
-    pub(crate) const fn new(pages: PageMemory) -> Self {
+    /// Creates an empty set, with this memory for pages of executors, and these metrics of engines.
+    pub(crate) const fn new(pages: PageMemory, engine_metrics: EngineMetrics) -> Self {
         Self {
             functions: BTreeMap::new(),
             pools: BTreeMap::new(),
+            groups: BTreeMap::new(),
             pages,
+            engine_metrics,
         }
     }
 
@@ -56,7 +69,24 @@ impl Functions {
             routes.extend(known.update(name, of));
             pools.push(Arc::clone(&known.pool));
         }
-        Arc::new(Routes::new(routes).with_pools(pools))
+        self.groups
+            .retain(|name, _| config.engine_group.contains_key(name));
+        for (name, of) in &config.engine_group {
+            let known = self
+                .groups
+                .entry(name.clone())
+                .or_insert_with(|| KnownGroup::new(name, of, &self.engine_metrics));
+            if known.of != *of {
+                tracing::warn!(
+                    group = name,
+                    "a group of engines stays as it is until the next start"
+                );
+            }
+            routes.extend(known.routes.iter().cloned());
+        }
+        let groups = self.groups.values().map(|known| Arc::clone(&known.group));
+        let routes = Routes::new(routes).with_pools(pools);
+        Arc::new(routes.with_engine_groups(groups.collect()))
     }
 
     fn with_instances(&mut self, name: &str, of: &FunctionConfig) -> Option<Route> {
@@ -69,6 +99,28 @@ impl Functions {
         function.set_access(Access::by_paths(of.paths.clone()));
         function.set_instances(&of.instances());
         Some(route(Arc::clone(function), &of.hosts, &of.models))
+    }
+}
+
+impl KnownGroup {
+    fn new(name: &str, of: &EngineGroupConfig, metrics: &EngineMetrics) -> Self {
+        let paths = of.served_paths();
+        let (settings, engines) = (of.settings(), of.engines());
+        let group = SleepingGroup::new(name, settings, paths.clone(), engines, metrics.clone());
+        let routes = group.members().map(|(name, models, member)| {
+            let function = Function::on_engine(of_file(name), member);
+            function.set_access(Access::by_paths(paths.clone()));
+            Route {
+                openai_models: models,
+                ..route(function, &[], &[])
+            }
+        });
+        let routes = routes.collect();
+        Self {
+            group,
+            of: of.clone(),
+            routes,
+        }
     }
 }
 
@@ -116,5 +168,6 @@ fn route(function: Arc<Function>, hosts: &[String], models: &[String]) -> Route 
         function,
         hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
         models: models.to_vec(),
+        openai_models: Vec::new(),
     }
 }

@@ -10,6 +10,7 @@
 //! - [`function`]: a function, with its own instances or a pool of GPUs
 //! - `instances`: queue and instances of one function
 //! - [`gpu`]: pools of GPUs, to which requests of many functions are bound when they are dispatched
+//! - `engines`: engines that take turns in the memory of one device
 //! - [`routes`]: the function of a request, by path and host
 //! - [`proxy`]: requests, answers and limits
 //! - [`picker`]: the same choice for data planes of others, by Envoy's external processing
@@ -49,6 +50,7 @@ mod clock;
 mod cluster;
 pub mod config;
 pub mod endpoint;
+mod engines;
 pub mod function;
 pub mod function_name;
 mod functions;

@@ -132,6 +132,7 @@ mod tests {
             function: Function::new(stays.clone(), rules),
             hosts: Vec::new(),
             models: Vec::new(),
+            openai_models: Vec::new(),
         }]));
         let now = Instant::now();
         for arrival in arrivals {

@@ -47,6 +47,12 @@ fn run(command: &Command) -> Result<()> {
                     writeln!(out, "{name}: {count} GPUs of pool {pool}, SLO {slo} ms")?;
                 }
             }
+            for (group, of) in &config.engine_group {
+                for (name, engine) in &of.engine {
+                    let models = engine.models.join(", ");
+                    writeln!(out, "{name}: an engine of group {group}, models {models}")?;
+                }
+            }
             Ok(())
         }
     }

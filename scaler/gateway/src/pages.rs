@@ -1,4 +1,4 @@
-//! Pages of the gateway itself: /metrics, /healthz, /readyz, /loads.
+//! Pages of the gateway itself: /metrics, /healthz, /readyz, /loads, /engines.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +9,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use tetris_service_kit::http::{NotReady, metrics_page, probe};
 
+use crate::engines::EnginesPage;
 use crate::loads::Origin;
 use crate::metrics::Metrics;
 use crate::proxy::Proxy;
@@ -27,6 +28,7 @@ pub(crate) fn router(pages: Pages) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/loads", get(loads))
+        .route("/engines", get(engines))
         .route("/healthz", get(|| async { probe(Ok(())) }))
         .route("/readyz", get(ready))
         .with_state(pages)
@@ -41,6 +43,12 @@ async fn loads(State(pages): State<Pages>) -> Response {
     let routes = pages.proxy.routes();
     let page = pages.origin.page(&routes, &pages.metrics);
     Json(page).into_response()
+}
+
+async fn engines(State(pages): State<Pages>) -> Response {
+    let routes = pages.proxy.routes();
+    let groups = routes.engine_groups().iter();
+    Json(EnginesPage::new(groups.map(|group| group.page()))).into_response()
 }
 
 async fn ready(State(pages): State<Pages>) -> Response {

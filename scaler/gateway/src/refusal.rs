@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tetris_scaler_dispatch::Rejection;
+use tetris_scaler_dispatch::engines::EngineRejection;
 use thiserror::Error;
 
 /// Time after which a client may try again where no instance suggests another.
@@ -25,8 +26,16 @@ pub enum Refusal {
     #[error("none of the instances that the request may go to is known")]
     NotEligible,
     /// The function has no its own instances.
-    #[error("a pool of GPUs serves it: send requests to the gateway's own address")]
+    #[error(
+        "a pool of GPUs, or an engine that sleeps, serves it: send requests to the gateway's own address"
+    )]
     ProxyOnly,
+    /// The engine cannot have the request.
+    #[error("{0}")]
+    Engine(EngineRejection),
+    /// The engine was not awake in time.
+    #[error("its engine was not awake in time; see /engines for the states of its group")]
+    NotAwake,
     /// No executor has the model of the function.
     #[error("none of the pool's {executors} executors that answer serves its model")]
     Unserved {
@@ -50,7 +59,12 @@ impl Refusal {
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::Rejected(rejection) => Duration::from_micros(rejection.retry_us()).max(RETRY),
+            Self::Engine(EngineRejection::WakeFailed { retry_us }) => {
+                Duration::from_micros(*retry_us).max(RETRY)
+            }
             Self::Expired { .. }
+            | Self::Engine(_)
+            | Self::NotAwake
             | Self::NotEligible
             | Self::ProxyOnly
             | Self::Unserved { .. }
@@ -60,7 +74,10 @@ impl Refusal {
 
     /// True if the client sent too much, and false if there is too little to serve it.
     pub const fn is_too_many(&self) -> bool {
-        matches!(self, Self::Rejected(Rejection::Full { .. }))
+        matches!(
+            self,
+            Self::Rejected(Rejection::Full { .. }) | Self::Engine(EngineRejection::Full { .. })
+        )
     }
 
     /// Name of the reason, for metrics.
@@ -68,11 +85,23 @@ impl Refusal {
         match self {
             Self::Rejected(Rejection::Full { .. }) => "full",
             Self::Rejected(_) => "too-late",
+            Self::Engine(rejection) => of_engine(rejection),
+            Self::NotAwake => "not-awake",
             Self::Expired { .. } => "expired",
             Self::NotEligible => "not-eligible",
             Self::ProxyOnly => "proxy-only",
             Self::Unserved { .. } => "unserved",
             Self::TooLarge { .. } => "too-large",
         }
+    }
+}
+
+const fn of_engine(rejection: &EngineRejection) -> &'static str {
+    match rejection {
+        EngineRejection::Full { .. } => "full",
+        EngineRejection::NoPaths => "no-sleep-paths",
+        EngineRejection::WakeFailed { .. } => "wake-failed",
+        EngineRejection::NoRoom => "no-room",
+        _ => "unreachable",
     }
 }

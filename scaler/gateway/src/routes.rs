@@ -5,12 +5,14 @@
 //! 2. The host: one that the function names, or `NAME.NAMESPACE` with anything behind it in a
 //!    cluster.
 //! 3. `/v2/models/MODEL/...`, or the model in a message of gRPC: the function that names the model.
+//! 4. The `model` in a body of OpenAI's API: the engine of a group that serves it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hyper::http::uri::PathAndQuery;
 
+use crate::engines::SleepingGroup;
 use crate::function::Function;
 use crate::function_name::FunctionName;
 use crate::gpu::GpuPool;
@@ -27,6 +29,8 @@ pub struct Route {
     pub hosts: Vec<String>,
     /// Models of the Open Inference Protocol.
     pub models: Vec<String>,
+    /// Models that bodies of OpenAI's API name.
+    pub openai_models: Vec<String>,
 }
 
 /// All routes.
@@ -35,7 +39,9 @@ pub struct Routes {
     functions: BTreeMap<FunctionName, Arc<Function>>,
     hosts: BTreeMap<String, Arc<Function>>,
     models: BTreeMap<String, Arc<Function>>,
+    openai_models: BTreeMap<String, Arc<Function>>,
     pools: Vec<Arc<GpuPool>>,
+    engine_groups: Vec<Arc<SleepingGroup>>,
 }
 
 /// The function of a request, and the path that its instance gets, if that is another one.
@@ -62,6 +68,11 @@ impl Routes {
                     .entry(model)
                     .or_insert_with(|| Arc::clone(&route.function));
             }
+            for model in route.openai_models {
+                all.openai_models
+                    .entry(model)
+                    .or_insert_with(|| Arc::clone(&route.function));
+            }
             all.functions
                 .insert(route.function.name().clone(), route.function);
         }
@@ -77,6 +88,25 @@ impl Routes {
     /// Pools of GPUs.
     pub(crate) fn pools(&self) -> &[Arc<GpuPool>] {
         &self.pools
+    }
+
+    /// Adds the groups of engines that serve some of the functions.
+    pub(crate) fn with_engine_groups(mut self, groups: Vec<Arc<SleepingGroup>>) -> Self {
+        self.engine_groups = groups;
+        self
+    }
+
+    /// Groups of engines that sleep.
+    pub(crate) fn engine_groups(&self) -> &[Arc<SleepingGroup>] {
+        &self.engine_groups
+    }
+
+    /// Returns the engine that serves this model.
+    pub(crate) fn find_openai_model(&self, model: &str) -> Option<Target> {
+        Some(Target {
+            function: Arc::clone(self.openai_models.get(model)?),
+            path: None,
+        })
     }
 
     /// All functions.
@@ -185,6 +215,7 @@ mod tests {
             function: Function::new(name, Rules::new(Slo::try_from_us(1).unwrap())),
             hosts: owned(hosts),
             models: owned(models),
+            openai_models: Vec::new(),
         }
     }
 

@@ -116,7 +116,9 @@ pub async fn run_until(
     if !args.cluster && config.callers != CallersConfig::default() {
         return Err(RunError::CallersOfFile);
     }
-    if args.cluster && !(config.function.is_empty() && config.gpu_pool.is_empty()) {
+    let is_empty =
+        config.function.is_empty() && config.gpu_pool.is_empty() && config.engine_group.is_empty();
+    if args.cluster && !is_empty {
         return Err(RunError::BothSources);
     }
     let certificate = config.tls.as_ref().map(Certificate::read).transpose()?;
@@ -151,7 +153,8 @@ pub async fn run_until(
         memory,
         callers.clone(),
     );
-    let mut functions = Functions::new(pages);
+    let metrics_of_engines = metrics.engines().clone();
+    let mut functions = Functions::new(pages, metrics_of_engines);
     proxy.set_routes(&functions.update(&config));
     let (stopping, stopped) = watch::channel(false);
     // A cluster's functions are not known yet.
@@ -262,6 +265,7 @@ async fn follow(
                 tracing::info!(
                     functions = config.function.len(),
                     gpu_pools = config.gpu_pool.len(),
+                    engine_groups = config.engine_group.len(),
                     "configuration read again; limits and timeouts stay until the next start"
                 );
             }

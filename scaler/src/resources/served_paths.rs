@@ -155,6 +155,17 @@ impl ServedPaths {
         Ok(Self::of(all))
     }
 
+    /// The same paths without those below these roots, e.g. `/metrics`, whatever the patterns say.
+    pub fn without(&self, roots: &[&str]) -> Self {
+        let excluded = roots.iter().flat_map(|root| {
+            let patterns = [format!("!{root}"), format!("!{root}/**")];
+            patterns
+                .into_iter()
+                .filter_map(|text| Pattern::parse(&text))
+        });
+        Self::of(excluded.chain(self.0.iter().cloned()).collect())
+    }
+
     /// Puts those that exclude first: of the others, the first that matches decides.
     fn of(mut patterns: Vec<Pattern>) -> Self {
         patterns.sort_by_key(|pattern| !pattern.excludes);
@@ -389,6 +400,17 @@ mod tests {
         assert!(paths(&["/"]).serve("GET", "/") && !paths(&["/"]).serve("GET", "/a"));
         let several = paths(&["/*a*b"]);
         assert!(several.serve("GET", "/xayb") && !several.serve("GET", "/ab"));
+    }
+
+    #[test]
+    fn excluded_roots_win_over_all_patterns() {
+        for patterns in [&["/**"][..], &["POST /sleep", "/sleep/**", "/sleepy"]] {
+            let served = paths(patterns).without(&["/sleep"]);
+            for path in ["/sleep", "/sleep/", "/sleep/a/b"] {
+                assert!(!served.serve("POST", path), "{path}");
+            }
+            assert!(served.serve("POST", "/sleepy"));
+        }
     }
 
     #[test]

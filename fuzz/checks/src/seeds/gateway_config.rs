@@ -34,6 +34,22 @@ latency = "26ms"
 after_load = 3
 "#;
 
+const ENGINES: &str = r#"
+[engine_group.gpu]
+memory = "80GiB"
+idle = "10m"
+
+[engine_group.gpu.engine.qwen]
+address = "127.0.0.1:8001"
+models = ["qwen"]
+memory = "30GiB"
+
+[engine_group.gpu.engine.llama]
+address = "127.0.0.1:8002"
+models = ["llama"]
+memory = "70GiB"
+"#;
+
 /// Name and content of every seed.
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let changed = |from: &str, to: &str| {
@@ -43,6 +59,15 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mut seeds: Vec<_> = [
         ("valid-whole", WHOLE.to_owned()),
         ("valid-nothing", String::new()),
+        ("valid-engines", ENGINES.to_owned()),
+        (
+            "hostile-engines-memory",
+            ENGINES.replace("\"30GiB\"", "\"281474976710656GiB\""),
+        ),
+        (
+            "hostile-engines-model",
+            ENGINES.replace("\"llama\"]", "\"qwen\\u0000\", \"qwen\"]"),
+        ),
         ("hostile-unknown-field", changed("queue", "queues")),
         (
             "hostile-name",

@@ -3,6 +3,7 @@
 mod batch_wait;
 mod by_hand;
 mod early_rejection;
+mod engines;
 mod gpu;
 mod health;
 mod invariants;

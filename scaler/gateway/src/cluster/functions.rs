@@ -82,6 +82,7 @@ impl Functions {
             function: Arc::clone(function),
             hosts: Vec::new(),
             models: Vec::new(),
+            openai_models: Vec::new(),
         })))
     }
 }

@@ -6,6 +6,7 @@ use tetris_scaler::resources::FieldProblem;
 use tetris_scaler_core::MAX_BATCH;
 use tetris_scaler_dispatch::{Capacity, Rules};
 
+use super::engines;
 use super::fields::{self, least};
 use super::{ClusterDefaults, Config, FunctionConfig, InstanceConfig};
 use crate::endpoint::Instance;
@@ -59,17 +60,37 @@ pub(super) fn check(config: &Config) -> Result<(), FieldProblem> {
         pool.check(name)?;
         for function in pool.function.keys() {
             fields::name("name of a function", function)?;
-            let before = if config.function.contains_key(function) {
-                Some("the file itself")
-            } else {
-                known.insert(function, name)
-            };
-            if let Some(before) = before {
-                let field = format!("gpu_pool.{name}.function.{function}");
-                let problem = format!("the function is in {before} as well; list it once");
-                return Err(FieldProblem::new(field, problem));
-            }
+            let field = || format!("gpu_pool.{name}.function.{function}");
+            named_once(config, &mut known, (name, function), field)?;
         }
+    }
+    for (name, group) in &config.engine_group {
+        fields::name("name of a group of engines", name)?;
+        group.check(name)?;
+        for engine in group.engine.keys() {
+            fields::name("name of an engine", engine)?;
+            let field = || format!("engine_group.{name}.engine.{engine}");
+            named_once(config, &mut known, (name, engine), field)?;
+        }
+    }
+    engines::check_names(&config.engine_group)
+}
+
+/// Checks that no other part of the file has a function of this name.
+fn named_once<'a>(
+    config: &'a Config,
+    known: &mut BTreeMap<&'a str, &'a str>,
+    (owner, function): (&'a str, &'a str),
+    field: impl Fn() -> String,
+) -> Result<(), FieldProblem> {
+    let before = if config.function.contains_key(function) {
+        Some("the file itself")
+    } else {
+        known.insert(function, owner)
+    };
+    if let Some(before) = before {
+        let problem = format!("the function is in {before} as well; list it once");
+        return Err(FieldProblem::new(field(), problem));
     }
     Ok(())
 }

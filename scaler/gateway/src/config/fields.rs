@@ -52,3 +52,15 @@ pub(super) fn listed_once(
     let problem = format!("found {address} again; list each one once");
     Err(FieldProblem::new(field, problem))
 }
+
+/// A duration in milliseconds that may be left out.
+pub(super) mod optional_ms {
+    use serde::Deserializer;
+    use tetris_units::duration;
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<u64>, D::Error> {
+        duration::milliseconds::deserialize(from).map(Some)
+    }
+}

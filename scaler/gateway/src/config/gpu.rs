@@ -126,7 +126,7 @@ pub struct GpuFunctionConfig {
     #[serde(rename = "latency", with = "duration::milliseconds")]
     pub latency_ms: u64,
     /// Part of it that follows the last byte of a load; all of it if it is left out.
-    #[serde(rename = "after_load", with = "optional_ms", default)]
+    #[serde(rename = "after_load", with = "fields::optional_ms", default)]
     pub after_load_ms: Option<u64>,
     /// Name of its model at the executors; the function's name if it is left out.
     #[serde(default)]
@@ -242,16 +242,6 @@ impl GpuFunctionConfig {
             after_load: Duration::from_millis(self.after_load_ms.unwrap_or(self.latency_ms)),
             idempotent: self.idempotent,
         }
-    }
-}
-
-/// A duration in milliseconds that may be left out.
-mod optional_ms {
-    use serde::Deserializer;
-    use tetris_units::duration;
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-        duration::milliseconds::deserialize(from).map(Some)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod callers;
 mod check;
+mod engines;
 mod error;
 mod fields;
 mod gpu;
@@ -21,6 +22,7 @@ use tetris_scaler_dispatch::Rules;
 use tetris_units::{duration, size};
 
 pub use callers::CallersConfig;
+pub use engines::{EngineConfig, EngineGroupConfig};
 pub use error::{ConfigError, ConfigProblem};
 pub use gpu::{GpuFunctionConfig, GpuPoolConfig, PolicyConfig, SharingConfig};
 pub use tls::TlsConfig;
@@ -50,6 +52,8 @@ pub struct Config {
     pub function: BTreeMap<String, FunctionConfig>,
     /// Pools of GPUs by name, with their functions; in a cluster there are none.
     pub gpu_pool: BTreeMap<String, GpuPoolConfig>,
+    /// Groups of engines that sleep, by name; in a cluster there are none.
+    pub engine_group: BTreeMap<String, EngineGroupConfig>,
 }
 
 /// Limits of clients.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tetris_scaler_dispatch::Outcome;
 
 use crate::endpoint::Endpoint;
+use crate::engines::{Cut, EngineGrant};
 use crate::gpu::GpuGrant;
 use crate::instances::InstanceGrant;
 use crate::refusal::Refusal;
@@ -19,6 +20,7 @@ pub struct Grant(Held);
 enum Held {
     Instance(InstanceGrant),
     Gpu(GpuGrant),
+    Engine(EngineGrant),
 }
 
 impl Grant {
@@ -30,11 +32,24 @@ impl Grant {
         Self(Held::Gpu(grant))
     }
 
+    pub(super) const fn on_engine(grant: EngineGrant) -> Self {
+        Self(Held::Engine(grant))
+    }
+
+    /// Takes the signal that ends the request before its time.
+    pub(crate) const fn take_cut(&mut self) -> Cut {
+        match &mut self.0 {
+            Held::Engine(grant) => grant.take_cut(),
+            Held::Instance(_) | Held::Gpu(_) => Cut::never(),
+        }
+    }
+
     /// The instance.
-    pub const fn endpoint(&self) -> &Arc<Endpoint> {
+    pub fn endpoint(&self) -> &Arc<Endpoint> {
         match &self.0 {
             Held::Instance(grant) => grant.endpoint(),
             Held::Gpu(grant) => grant.endpoint(),
+            Held::Engine(grant) => grant.endpoint(),
         }
     }
 
@@ -43,6 +58,7 @@ impl Grant {
         match &self.0 {
             Held::Instance(grant) => grant.waited(),
             Held::Gpu(grant) => grant.waited(),
+            Held::Engine(grant) => grant.waited(),
         }
     }
 
@@ -64,7 +80,7 @@ impl Grant {
     /// True if the request may be sent again after a part of it was, and no answer came.
     pub const fn repeats(&self) -> bool {
         match &self.0 {
-            Held::Instance(_) => false,
+            Held::Instance(_) | Held::Engine(_) => false,
             Held::Gpu(grant) => grant.repeats(),
         }
     }
@@ -79,6 +95,7 @@ impl Grant {
         match self.0 {
             Held::Instance(grant) => Ok(Self::on_instance(grant.unreachable().await?)),
             Held::Gpu(grant) => Ok(Self::on_gpu(grant.unreachable().await?)),
+            Held::Engine(grant) => Ok(Self::on_engine(grant.unreachable().await?)),
         }
     }
 
@@ -86,6 +103,10 @@ impl Grant {
         match self.0 {
             Held::Instance(grant) => grant.end(outcome),
             Held::Gpu(grant) => {
+                grant.end(outcome);
+                Duration::ZERO
+            }
+            Held::Engine(grant) => {
                 grant.end(outcome);
                 Duration::ZERO
             }

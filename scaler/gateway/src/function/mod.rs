@@ -1,4 +1,4 @@
-//! Functions, for tasks that wait: each has its own instances, or a pool of GPUs.
+//! Functions, for tasks that wait: each has its own instances, a pool of GPUs, or an engine that sleeps.
 
 mod access;
 mod grant;
@@ -13,6 +13,7 @@ use tetris_scaler_dispatch::{FunctionLoad, Rules};
 
 use crate::candidate::Candidate;
 use crate::endpoint::{EndpointLoad, Instance};
+use crate::engines::EngineMember;
 use crate::function_name::FunctionName;
 use crate::gpu::Member;
 use crate::instances::InstanceQueue;
@@ -38,6 +39,8 @@ enum Service {
     Instances(InstanceQueue),
     /// A pool of GPUs, which other functions use as well.
     Gpus(Member),
+    /// An engine of a group on one device.
+    Engine(EngineMember),
 }
 
 impl Function {
@@ -50,6 +53,12 @@ impl Function {
     /// Creates a function that a pool of GPUs serves.
     pub(crate) fn on_gpus(name: FunctionName, member: Member) -> Arc<Self> {
         let service = Service::Gpus(member);
+        Arc::new(Self::with(name, service))
+    }
+
+    /// Creates a function that an engine of a group serves.
+    pub(crate) fn on_engine(name: FunctionName, member: EngineMember) -> Arc<Self> {
+        let service = Service::Engine(member);
         Arc::new(Self::with(name, service))
     }
 
@@ -106,7 +115,7 @@ impl Function {
     /// Path of a request as its server must get it; `None` for the same.
     pub(crate) fn path(&self, path: &PathAndQuery) -> Result<Option<PathAndQuery>, Problem> {
         match &self.service {
-            Service::Instances(_) => Ok(None),
+            Service::Instances(_) | Service::Engine(_) => Ok(None),
             Service::Gpus(member) => member.path(&self.name, path).map(Some),
         }
     }
@@ -120,6 +129,7 @@ impl Function {
         match &self.service {
             Service::Instances(queue) => Ok(Grant::on_instance(queue.acquire(wait).await?)),
             Service::Gpus(member) => Ok(Grant::on_gpu(Box::pin(member.acquire(wait)).await?)),
+            Service::Engine(member) => Ok(Grant::on_engine(Box::pin(member.acquire(wait)).await?)),
         }
     }
 
@@ -138,7 +148,7 @@ impl Function {
             Service::Instances(queue) => Ok(Grant::on_instance(
                 queue.acquire_among(wait, eligible).await?,
             )),
-            Service::Gpus(_) => Err(Refusal::ProxyOnly),
+            Service::Gpus(_) | Service::Engine(_) => Err(Refusal::ProxyOnly),
         }
     }
 
@@ -147,6 +157,7 @@ impl Function {
         match &self.service {
             Service::Instances(queue) => queue.slo(),
             Service::Gpus(member) => member.slo(),
+            Service::Engine(member) => member.slo(),
         }
     }
 
@@ -155,6 +166,7 @@ impl Function {
         match &self.service {
             Service::Instances(queue) => queue.load(),
             Service::Gpus(member) => member.load(),
+            Service::Engine(member) => member.load(),
         }
     }
 
@@ -162,7 +174,7 @@ impl Function {
     pub fn endpoints(&self) -> Vec<EndpointLoad> {
         match &self.service {
             Service::Instances(queue) => queue.endpoints(),
-            Service::Gpus(_) => Vec::new(),
+            Service::Gpus(_) | Service::Engine(_) => Vec::new(),
         }
     }
 
@@ -173,6 +185,7 @@ impl Function {
                 queue.endpoints().into_iter().map(Candidate::from).collect()
             }
             Service::Gpus(member) => member.candidates(),
+            Service::Engine(member) => member.candidates(),
         }
     }
 
@@ -181,6 +194,7 @@ impl Function {
         match &self.service {
             Service::Instances(queue) => queue.oldest_wait(),
             Service::Gpus(member) => member.oldest_wait(),
+            Service::Engine(member) => member.oldest_wait(),
         }
     }
 }

@@ -17,6 +17,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tetris_service_kit::metrics::{encode, register_build_info};
 use tracing::Span;
 
+use crate::engines::EngineMetrics;
 use crate::function_name::FunctionName;
 use crate::memory::Memory;
 use crate::problem::Problem;
@@ -56,6 +57,7 @@ pub struct Metrics {
     memory: Family<Labels, Gauge>,
     memory_limit: Family<Labels, Gauge>,
     gpus: GpuMetrics,
+    engines: EngineMetrics,
     known: RwLock<BTreeMap<FunctionName, Arc<FunctionSeries>>>,
 }
 
@@ -98,6 +100,7 @@ impl Metrics {
             memory: Family::default(),
             memory_limit: Family::default(),
             gpus: GpuMetrics::default(),
+            engines: EngineMetrics::default(),
             known: RwLock::default(),
         };
         let registry = &mut this.registry;
@@ -119,6 +122,7 @@ impl Metrics {
         registry.register_with_unit("memory", "Memory that clients make the gateway hold, by budget: heads with buffers of connections and unread output, or bodies", Unit::Bytes, this.memory.clone());
         registry.register_with_unit("memory_limit", "Size of the budget", Unit::Bytes, this.memory_limit.clone());
         this.gpus.register(registry);
+        this.engines.register(registry);
         Arc::new(this)
     }
 
@@ -130,6 +134,11 @@ impl Metrics {
             metrics: Arc::clone(self),
             series,
         }
+    }
+
+    /// Families of groups of engines.
+    pub(crate) const fn engines(&self) -> &EngineMetrics {
+        &self.engines
     }
 
     fn series(&self, function: &FunctionName) -> Arc<FunctionSeries> {
@@ -234,6 +243,8 @@ impl Metrics {
         }
         self.gpus
             .set(routes.pools().iter().map(|pool| pool.report()));
+        self.engines
+            .set(routes.engine_groups().iter().map(|group| group.page()));
         encode([&self.registry])
     }
 }

@@ -11,6 +11,8 @@ pub(crate) enum RequestOutcome {
     Broken,
     /// The instance sent no response in time.
     Timeout,
+    /// Its engine had to sleep.
+    Cut,
     /// The client left.
     Left,
     /// A data plane sent the request to another instance.
@@ -29,6 +31,7 @@ impl RequestOutcome {
             Self::Fault => "fault",
             Self::Broken => "broken",
             Self::Timeout => "timeout",
+            Self::Cut => "cut",
             Self::Left => "left",
             Self::Elsewhere => "elsewhere",
         }

@@ -83,7 +83,10 @@ impl Dialect {
     }
 }
 
-fn json_response(status: StatusCode, document: &serde_json::Value) -> Response<ResponseBody> {
+pub(super) fn json_response(
+    status: StatusCode,
+    document: &serde_json::Value,
+) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::own(document.to_string()));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");

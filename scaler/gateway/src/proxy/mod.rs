@@ -5,6 +5,8 @@ mod body;
 mod decision;
 mod grpc_model;
 pub(crate) mod headers;
+mod models;
+mod openai_model;
 mod response_body;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -180,7 +182,23 @@ impl Proxy {
                 let target = model.and_then(|model| self.routes().find_model(&model));
                 (target.ok_or(problem)?, ClientBody::Read(body))
             }
-            Err(problem) => return Err(problem),
+            Err(problem) => {
+                let routes = self.routes();
+                if let Some(models) = models::answer(&routes, &parts) {
+                    return models;
+                }
+                if !openai_model::is_named_by(&routes, &parts) {
+                    return Err(problem);
+                }
+                let payer = Payer::client(entry.client());
+                let body = Box::pin(self.shared.bodies.read(&parts, incoming, payer)).await?;
+                let target = {
+                    let model = openai_model::model(&body.bytes)?;
+                    let target = routes.find_openai_model(&model);
+                    target.ok_or_else(|| openai_model::unknown(&model))?
+                };
+                (target, ClientBody::Read(body))
+            }
         };
         let arrival = self.shared.metrics.arrived(target.function.name());
         self.to_function(&target, parts, body, &arrival, entry)
@@ -301,7 +319,12 @@ impl Proxy {
             // Only a request that may be sent twice is copied.
             let copy = grant.repeats().then(|| request.clone());
             let limit = self.shared.timeouts.response();
-            let answered = tokio::time::timeout(limit, endpoint.pool.send(request)).await;
+            let mut cut = grant.take_cut();
+            let answered = tokio::select! {
+                biased;
+                answered = tokio::time::timeout(limit, endpoint.pool.send(request)) => Some(answered),
+                () = cut.wait() => None,
+            };
             let dispatched = || {
                 arrival.dispatched(Dispatch {
                     configuration: &endpoint.configuration,
@@ -313,7 +336,11 @@ impl Proxy {
             };
             // The request if another instance may get it, and the answer if none may.
             let (again, problem) = match answered {
-                Ok(Ok((response, connection))) => {
+                None => {
+                    dispatched().ended(RequestOutcome::Cut);
+                    return Err(cut_off(&endpoint.name));
+                }
+                Some(Ok(Ok((response, connection)))) => {
                     if let Some(problem) = self.not_a_response(&response, &endpoint.name) {
                         dispatched().ended(RequestOutcome::Broken);
                         (None, problem)
@@ -326,24 +353,24 @@ impl Proxy {
                         };
                         let limits = self.response_limits(arrived_at);
                         return Ok(headers::for_client(response, |body| {
-                            ResponseBody::of_instance(body, ending, limits)
+                            ResponseBody::of_instance(body, ending, limits, cut)
                         }));
                     }
                 }
-                Ok(Err(SendError::NotSent {
+                Some(Ok(Err(SendError::NotSent {
                     request: unsent,
                     problem,
-                })) => {
+                }))) => {
                     arrival.unreachable();
                     (Some(unsent), unreachable(&problem))
                 }
-                Ok(Err(SendError::Broken(problem))) => {
+                Some(Ok(Err(SendError::Broken(problem)))) => {
                     dispatched().ended(RequestOutcome::Broken);
                     let problem = format!("the instance {} broke off: {problem}", endpoint.name);
                     let problem = Problem::new(StatusCode::BAD_GATEWAY, "broken", problem);
                     (copy, problem)
                 }
-                Err(_) => {
+                Some(Err(_)) => {
                     dispatched().ended(RequestOutcome::Timeout);
                     let problem = format!(
                         "the instance {} sent no response within {limit:?}",
@@ -364,6 +391,14 @@ impl Proxy {
             grant = granted.map_err(|refusal| refused(function.name(), &refusal))?;
         }
     }
+}
+
+/// The answer to a request whose engine had to sleep before it answered.
+fn cut_off(engine: &str) -> Problem {
+    let problem = format!(
+        "the engine {engine} had to make room for another one before it answered (drain); try again"
+    );
+    Problem::unavailable("cut", problem, Duration::from_secs(1))
 }
 
 /// The answer when no instance could be reached.

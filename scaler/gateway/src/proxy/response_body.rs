@@ -10,6 +10,7 @@ use tetris_service_kit::budget::Exceeded;
 use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::engines::Cut;
 use crate::function::Grant;
 use crate::metrics::{Dispatched, RequestOutcome};
 use crate::pool::Lent;
@@ -26,6 +27,11 @@ pub enum BrokenOff {
     /// The request stayed for too long.
     #[error("the response had not ended {0:?} after its request came (timeouts.request)")]
     Late(Duration),
+    /// The engine had to sleep.
+    #[error(
+        "the engine had to make room for another one, and the time for its requests to end had passed (drain)"
+    )]
+    Cut,
     /// The client holds too much memory.
     #[error("{0}")]
     Memory(#[from] Exceeded),
@@ -54,6 +60,10 @@ impl Ending {
             grant.endpoint().pool.give_back(connection);
         }
         counted.answered(failed, grant.answered(failed));
+    }
+
+    fn cut(self) {
+        self.counted.ended(RequestOutcome::Cut);
     }
 
     fn broken(self) {
@@ -93,6 +103,7 @@ struct OfInstance {
     /// Gone once the response has ended. Dropped before that, the client has left.
     ending: Option<Ending>,
     limits: ResponseLimits,
+    cut: Cut,
     /// Runs while the instance pauses: most bodies come whole with their head.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -106,8 +117,13 @@ impl ResponseBody {
         }
     }
 
-    /// The body that an instance sends, within `limits`.
-    pub(super) fn of_instance(body: Incoming, ending: Ending, limits: ResponseLimits) -> Self {
+    /// The body that an instance sends, within `limits`, until it is `cut`.
+    pub(super) fn of_instance(
+        body: Incoming,
+        ending: Ending,
+        limits: ResponseLimits,
+        cut: Cut,
+    ) -> Self {
         if body.is_end_stream() {
             ending.whole();
             return Self {
@@ -120,6 +136,7 @@ impl ResponseBody {
                 body,
                 ending,
                 limits,
+                cut,
                 timer: None,
             })),
         }
@@ -128,6 +145,10 @@ impl ResponseBody {
 
 impl OfInstance {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        if self.ending.is_some() && self.cut.poll(cx).is_ready() {
+            self.end(Ending::cut);
+            return Poll::Ready(Some(Err(BrokenOff::Cut)));
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             return self.poll_timer(cx);
         };

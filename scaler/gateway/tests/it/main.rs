@@ -5,6 +5,7 @@ mod client;
 mod cluster;
 mod connections;
 mod endurance;
+mod engines;
 mod envoy;
 mod faults;
 mod forwarding;

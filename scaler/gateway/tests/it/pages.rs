@@ -6,7 +6,9 @@ use hyper::StatusCode;
 use tetris_gateway::config::Config;
 use tetris_gateway::picker::wire::BodyMode;
 
-use crate::client::ask;
+use crate::client::{ask, send, whole};
+use crate::engines::engine::{ASLEEP, AWAKE, Engine};
+use crate::engines::{completion, group};
 use crate::gateway::{Gateway, function};
 use crate::instance::{Instance, Mode};
 use crate::picker::data_plane::{Stream, head, response, served};
@@ -19,7 +21,11 @@ async fn the_page_of_metrics_has_every_metric() {
     let text = function("embed", "", &[gone.address, here.address], 1)
         + &function("none", "queue = 0", &[], 1);
     let text = text + "[gpu_pool.main]\nexecutors = []\n";
-    let gateway = Gateway::start(&text).await;
+    let (awake, asleep) = (Engine::start("a", AWAKE), Engine::start("b", ASLEEP));
+    let engines = [("a", awake.address), ("b", asleep.address)];
+    let gateway = Gateway::start(&(text + &group("awake = 1\nresidence = 0", &engines))).await;
+    let woken = send(gateway.address, completion("B")).await.unwrap();
+    assert_eq!(whole(woken).await.status, StatusCode::OK);
     for _ in 0..2 {
         assert_eq!(ask(gateway.address, "embed").await.status, StatusCode::OK);
     }
@@ -100,4 +106,7 @@ fn the_examples_are_valid_files() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gpu.toml");
     let config = Config::read(path.as_ref()).unwrap();
     assert_eq!(config.gpu_pool["main"].executors.len(), 2);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/engines.toml");
+    let config = Config::read(path.as_ref()).unwrap();
+    assert_eq!(config.engine_group["gpu"].engine.len(), 3);
 }

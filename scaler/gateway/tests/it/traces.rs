@@ -10,6 +10,8 @@ use hyper::Request;
 use tetris_test_support::collector::{CollectedSpan, Collector};
 
 use crate::client::{send, whole};
+use crate::engines::engine::{ASLEEP, Engine};
+use crate::engines::{completion, group};
 use crate::gateway::function;
 use crate::instance::{Instance, Mode};
 use crate::replica::{Replica, free_address};
@@ -91,6 +93,27 @@ async fn one_trace_has_the_client_the_gateway_and_the_instance() {
         .to_str()
         .unwrap();
     assert_eq!(passed_on, format!("00-{TRACE}-{}-01", span.id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wake_is_an_order_and_its_request_shows_the_sleeping_engine() {
+    let collector = Collector::start();
+    let engine = Engine::start("b", ASLEEP);
+    let config = group("awake = 1", &[("b", engine.address)]);
+    let gateway = Traced::start(&config, &collector.endpoint()).await;
+    let address = gateway.replica.address;
+    let answer = whole(send(address, completion("B")).await.unwrap()).await;
+    assert_eq!(answer.body, "b /v1/completions");
+    let order = wait(&collector, |span| span.name == "order");
+    for (name, expected) in [("order", "wake"), ("model", "B"), ("instance", "b")] {
+        assert_eq!(order.attribute(name), Some(expected), "{order:#?}");
+    }
+    let request = wait(&collector, |span| span.attribute("function") == Some("b"));
+    assert_eq!(request.attribute("outcome"), Some("served"), "{request:#?}");
+    let candidates = request.event_attribute("dispatched", "candidates").unwrap();
+    // It may have come before the engine's state was known.
+    let states = ["b 0/256 asleep", "b 0/256 unknown"];
+    assert!(states.contains(&candidates), "{candidates}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
