@@ -85,6 +85,12 @@ impl ColdStore {
         Ok(models)
     }
 
+    /// Returns true if the disk has `model`, with this list or another.
+    pub(crate) fn lists(&self, model: &ListedModel) -> bool {
+        let record = self.store.derived_record(model.id);
+        record.is_ok_and(|record| record.is_some())
+    }
+
     /// Returns true if the disk has `model` with this very list.
     pub fn has(&self, model: &ListedModel) -> bool {
         let record = self.store.derived_record(model.id);

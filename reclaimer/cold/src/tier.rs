@@ -196,9 +196,10 @@ impl ColdTier {
             }
         }
         let cold = self.open(name)?;
+        let is_newer = cold.lists(model);
         let kept = cold.keep(model, warm, keep_on);
-        if kept.is_err() {
-            // It may have filled the disk.
+        // Parts of it may have filled the disk, and those of the list before it are of no use.
+        if kept.is_err() || (is_newer && matches!(kept, Ok(Some(_)))) {
             cold.collect()?;
         }
         kept

@@ -5,5 +5,5 @@ mod orders;
 mod thread;
 
 pub use config::ColdConfig;
-pub use orders::{ColdOrders, RestoreStage};
+pub use orders::{ColdOrders, RestoreStage, ServedStore};
 pub use thread::{ColdObserver, ColdThread, MakeStoreRoom};

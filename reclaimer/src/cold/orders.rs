@@ -5,6 +5,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tetris_cold::Restored;
+use tetris_reclaimer_core::StorePolicy;
 use tetris_store_layout::TrustDomain;
 use tokio::sync::watch;
 
@@ -16,11 +17,22 @@ pub(super) const QUEUE: usize = 64;
 /// An order to the thread.
 pub(super) enum Order {
     /// These stores are open.
-    Serve(Vec<OpenStore>),
+    Serve(Vec<ServedStore>),
     /// A client waits for a model.
     Restore(RestoreOrder),
     /// The daemon stops.
     Stop,
+}
+
+/// A store whose models are kept and restored.
+#[derive(Debug, Clone)]
+pub struct ServedStore {
+    /// The store.
+    pub open: OpenStore,
+    /// Its policy, whose limit holds for restored models, too.
+    pub policy: StorePolicy,
+    /// True for a namespace's own store, whose limits have defaults.
+    pub own_of_namespace: bool,
 }
 
 /// A client waits for a model.
@@ -108,9 +120,9 @@ impl ColdOrders {
         Arc::clone(&self.waiting)
     }
 
-    pub(super) fn serve(&self, open: &[OpenStore]) {
+    pub(super) fn serve(&self, stores: Vec<ServedStore>) {
         // The next pass sends them again.
-        let _full = self.orders.try_send(Order::Serve(open.to_vec()));
+        let _full = self.orders.try_send(Order::Serve(stores));
     }
 
     pub(super) fn stop(&self) {

@@ -13,9 +13,10 @@ use tetris_reclaimer_core::{Policy, Space};
 use tetris_store_layout::Store;
 
 use super::config::ColdConfig;
-use super::orders::{ColdOrders, GoneStores, Order, QUEUE, RestoreOrder, RestoreStage};
+use super::orders::{
+    ColdOrders, GoneStores, Order, QUEUE, RestoreOrder, RestoreStage, ServedStore,
+};
 use crate::room::RoomNeed;
-use crate::store::OpenStore;
 
 /// Least time between two looks for models that the disk does not have. Passes ask for them, after publications among others.
 const LOOK: Duration = Duration::from_secs(5);
@@ -97,9 +98,9 @@ impl ColdThread {
     }
 
     /// Looks after the models of these stores, and no others.
-    pub fn serve(&self, open: &[OpenStore]) {
+    pub fn serve(&self, stores: Vec<ServedStore>) {
         if let Some(orders) = &self.orders {
-            orders.serve(open);
+            orders.serve(stores);
         }
     }
 }
@@ -119,7 +120,7 @@ impl Drop for ColdThread {
 
 /// A tensor store that the thread looks after.
 struct Warm {
-    open: OpenStore,
+    served: ServedStore,
     store: Store,
     /// True until the models of an earlier store of this name were restored.
     is_new: bool,
@@ -148,8 +149,8 @@ impl<O: ColdObserver> Keeper<O> {
                 next.saturating_duration_since(Instant::now())
             });
             match orders.recv_timeout(wait) {
-                Ok(Order::Serve(open)) => {
-                    self.serve(open);
+                Ok(Order::Serve(stores)) => {
+                    self.serve(stores);
                     next = next.or(Some(last + LOOK));
                 }
                 Ok(Order::Restore(order)) => self.answer(&order),
@@ -169,23 +170,26 @@ impl<O: ColdObserver> Keeper<O> {
         }
     }
 
-    fn serve(&mut self, open: Vec<OpenStore>) {
-        self.stores.retain(|_, warm| open.contains(&warm.open));
-        for open in open {
-            if self.stores.contains_key(&open.name) {
+    fn serve(&mut self, stores: Vec<ServedStore>) {
+        let is_served = |warm: &Warm| stores.iter().any(|served| served.open == warm.served.open);
+        self.stores.retain(|_, warm| is_served(warm));
+        for served in stores {
+            let name = served.open.name.clone();
+            if let Some(warm) = self.stores.get_mut(&name) {
+                warm.served = served;
                 continue;
             }
-            match Store::open(&open.root) {
+            match Store::open(&served.open.root) {
                 Ok(store) => {
                     let warm = Warm {
-                        open: open.clone(),
+                        served,
                         store,
                         is_new: true,
                     };
-                    self.stores.insert(open.name, warm);
+                    self.stores.insert(name, warm);
                 }
                 Err(error) => {
-                    tracing::debug!(store = open.name, %error, "the cold tier waits for the store");
+                    tracing::debug!(store = name, %error, "the cold tier waits for the store");
                 }
             }
         }
@@ -346,7 +350,12 @@ fn has_free_room(warm: &Warm, policy: &Policy, bytes: u64, files: u64) -> bool {
         bytes: usage.capacity,
         inodes: usage.inodes,
     };
-    let limit = policy.of(&warm.open.name).share(false, capacity).limit;
+    let ServedStore {
+        policy: of_store,
+        own_of_namespace,
+        ..
+    } = &warm.served;
+    let limit = of_store.share(*own_of_namespace, capacity).limit;
     let objects = warm.store.objects().map(|listing| listing.objects);
     let used: u64 = objects
         .iter()

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use super::shortfall_log::ShortfallLog;
 use super::sockets::Sockets;
-use crate::cold::ColdThread;
+use crate::cold::{ColdThread, ServedStore};
 use crate::config::Config;
 use crate::engine::PassResult;
 use crate::engine::commands::{Command, Observer};
@@ -18,7 +18,7 @@ use crate::http::Health;
 use crate::metrics::Metrics;
 use crate::report::{NodeStatus, PassReport};
 use crate::scrub::{ScrubConfig, Scrubber};
-use crate::store::OpenStore;
+use crate::store::{OpenStore, StoreConfig};
 
 /// Adds the parts of a status that the engine does not know.
 pub(super) type Amend = Box<dyn Fn(&mut NodeStatus) + Send>;
@@ -137,10 +137,25 @@ impl Observer for Publisher {
             gpu_mirror.serve(open, table);
         }
         if let Some(cold) = &self.cold {
-            cold.serve(open);
+            cold.serve(served_by_cold(open, config));
         }
         self.scrub(open, config.file.scrub);
     }
+}
+
+/// The stores with their policies, for the cold tier.
+fn served_by_cold(open: &[OpenStore], config: &Config) -> Vec<ServedStore> {
+    let served = |open: &OpenStore| {
+        let mut stores = config.file.stores.iter();
+        let configured = stores.find(|store| store.name == open.name);
+        let namespace = configured.and_then(StoreConfig::namespace);
+        ServedStore {
+            policy: config.policy.of_owned(&open.name, namespace).clone(),
+            own_of_namespace: namespace.is_some(),
+            open: open.clone(),
+        }
+    };
+    open.iter().map(served).collect()
 }
 
 fn log(report: &PassReport, dry_run: bool) {

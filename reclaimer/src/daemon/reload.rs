@@ -23,6 +23,7 @@ pub(super) fn reload(flags: &ConfigFlags, old: &Config) -> Option<Config> {
         ("network", config.file.network == old.file.network),
         ("node", config.file.node == old.file.node),
         ("kubernetes", config.file.kubernetes == old.file.kubernetes),
+        ("cold", config.file.cold == old.file.cold),
         ("processes", config.file.processes == old.file.processes),
         ("mount.path", !mounts::moved(old, &config)),
     ];

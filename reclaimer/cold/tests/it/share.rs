@@ -71,6 +71,22 @@ fn the_model_not_used_for_longest_leaves_for_one_used_later() {
 }
 
 #[test]
+fn a_new_revision_takes_the_place_of_the_one_before() {
+    let node = Node::new();
+    let mut tier = node.tier(1 << 30);
+    let shared = bytes(9, LEN);
+    for seed in [1, 2] {
+        let weights = bytes(seed, LEN);
+        node.pull("hf://org/a", &[("a.bin", &weights), ("b.bin", &shared)]);
+        let kept = tier.keep_models("default", &node.warm, &|| true).unwrap();
+        assert_eq!(kept.len(), 1);
+    }
+    let usage = &tier.usage()[0];
+    assert_eq!(usage.models, 1);
+    assert!(usage.bytes < 2 * LEN as u64 + 100_000, "{usage:?}");
+}
+
+#[test]
 fn a_use_in_memory_counts_on_the_disk() {
     let node = Node::new();
     let mut tier = node.tier(1 << 30);
