@@ -1,4 +1,3 @@
-ln -s "$CHECKOUT/deploy" deploy
 # Two models with a backbone in common.
 python3 - <<'MODELS'
 import json
