@@ -1,4 +1,4 @@
-# A model of 16 MiB, and a server that loads it as any program does.
+# A model of 16 MiB, and a server that loads it as any program does: for a machine without PyTorch, which leaves out the block that makes them.
 python3 - <<'MODEL'
 import json
 import os
