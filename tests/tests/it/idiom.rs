@@ -23,6 +23,19 @@ const PHRASES: [(&[&str], usize); 15] = [
     (&["anew"], 51),
 ];
 
+/// Phrases of pages, as words in lower case, and the number of their occurrences. Code does not count.
+const PAGE_PHRASES: [(&[&str], usize); 8] = [
+    (&["what", "is"], 107),
+    (&["what", "it"], 51),
+    (&["what", "was"], 36),
+    // STYLE.md names it.
+    (&["nobody"], 1),
+    (&["somebody"], 0),
+    (&["everybody"], 0),
+    (&["anybody"], 0),
+    (&["anew"], 2),
+];
+
 /// Names of closures' arguments that say nothing, in code in Rust.
 const NAMES: [(&str, usize); 1] = [("|one|", 0)];
 
@@ -43,7 +56,16 @@ fn words(text: &str) -> Vec<String> {
         Some(comment.trim_start_matches(['/', '!']))
     });
     let comments: Vec<_> = comments.collect();
-    let prose = comments.join(" ");
+    plain_words(&comments.join(" "))
+}
+
+/// Words of a page, as those of comments; blocks of code do not count.
+fn page_words(text: &str) -> Vec<String> {
+    let without_blocks: Vec<_> = text.split("```").step_by(2).collect();
+    plain_words(&without_blocks.join(" code "))
+}
+
+fn plain_words(prose: &str) -> Vec<String> {
     let without_code: Vec<_> = prose.split('`').step_by(2).collect();
     without_code
         .join(" code ")
@@ -66,6 +88,23 @@ fn bindings(text: &str, name: &str) -> usize {
 fn count(words: &[String], phrase: &[&str]) -> usize {
     let windows = words.windows(phrase.len());
     windows.filter(|window| *window == phrase).count()
+}
+
+#[test]
+fn phrases_of_pages_stay_below_their_ceilings() {
+    let pages = sources(&["md"]);
+    let texts = pages
+        .iter()
+        .map(|page| page_words(&fs::read_to_string(repository().join(page)).unwrap()));
+    let texts: Vec<_> = texts.collect();
+    for (phrase, ceiling) in PAGE_PHRASES {
+        let number: usize = texts.iter().map(|words| count(words, phrase)).sum();
+        let phrase = phrase.join(" ");
+        assert!(
+            number <= ceiling,
+            "`{phrase}`: {number}, expected {ceiling} at most"
+        );
+    }
 }
 
 #[test]
