@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 30] = [
+pub const RENDERED: [(&str, &str); 31] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
@@ -37,10 +37,11 @@ pub const RENDERED: [(&str, &str); 30] = [
     ("cluster-older", "tests/cluster/older"),
     ("cluster-webhook", "tests/cluster/webhook"),
     ("cluster-kserve", "tests/cluster/kserve"),
+    ("cluster-cold", "tests/cluster/cold"),
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 17] = [
+pub const INSTALLS: [&str; 18] = [
     "node",
     "webhook",
     "scaler",
@@ -58,6 +59,7 @@ pub const INSTALLS: [&str; 17] = [
     "cluster-older",
     "cluster-webhook",
     "cluster-kserve",
+    "cluster-cold",
 ];
 
 /// Those of them that install the webhook.
@@ -71,7 +73,7 @@ pub const WITH_WEBHOOK: [&str; 6] = [
 ];
 
 /// Those of them that install the scaler.
-pub const WITH_SCALER: [&str; 10] = [
+pub const WITH_SCALER: [&str; 11] = [
     "scaler",
     "placement",
     "gateway",
@@ -82,6 +84,7 @@ pub const WITH_SCALER: [&str; 10] = [
     "cluster-gateway",
     "cluster-older",
     "cluster-kserve",
+    "cluster-cold",
 ];
 
 /// Those of them that install the gateway.

@@ -8,6 +8,7 @@
 //! restarts the kubelet: the tests that need them are else left out. Afterwards everything is removed but the empty tmpfs on the nodes (deploy/README.md, "Uninstall").
 
 mod account;
+mod cold;
 mod deploy;
 mod drain;
 mod gateway;
