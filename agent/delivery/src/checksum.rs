@@ -122,9 +122,10 @@ mod tests {
     use super::*;
 
     fn promise(headers: &[(&'static str, &'static str)]) -> Promise {
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
+        let headers = headers.iter().map(|(name, value)| {
+            let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+            (name.parse().unwrap(), value)
+        });
         Promise::of_headers(&headers.collect())
     }
 

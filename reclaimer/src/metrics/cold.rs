@@ -8,7 +8,7 @@ use tetris_cold::ColdUse;
 use super::{Labels, Metrics};
 use crate::cold::ColdObserver;
 
-/// Gauges of the cold tier. Without one they have no series.
+/// Gauges of the cold tier; 0 without one.
 #[derive(Debug)]
 pub(super) struct ColdGauges {
     models: Family<Labels, Gauge>,
@@ -33,6 +33,12 @@ impl ColdGauges {
             gauges.bytes.clone(),
         );
         gauges
+    }
+
+    /// Shows the series of a store.
+    pub(super) fn start(&self, store: &str) {
+        drop(self.models.get_or_create(&labels(store)));
+        drop(self.bytes.get_or_create(&labels(store)));
     }
 
     /// Removes the series of a store.

@@ -126,6 +126,7 @@ impl Metrics {
         for store in &stores {
             self.counters.start(store);
             self.ingests.start(store);
+            self.cold.start(store);
         }
         *known = stores;
     }
