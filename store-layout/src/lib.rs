@@ -65,6 +65,7 @@ mod remains;
 mod scan;
 mod set_aside;
 mod store;
+mod sync;
 mod trust;
 mod unnamed_file;
 mod usage;

@@ -2,16 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::fs::File;
-use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use nix::unistd::syncfs;
 use tetris_folder::FolderTable;
 use tetris_store_layout::{
-    Access, CreateOptions, DerivedRecord, IoError, Mapping, ObjectRef, Reclaimed, Store,
-    TrustDomain,
+    Access, CreateOptions, DerivedRecord, Mapping, ObjectRef, Reclaimed, Store, TrustDomain,
 };
 
 use crate::copy::{FromDisk, from_disk, to_disk};
@@ -154,9 +150,8 @@ impl ColdStore {
             to_disk(&mapped, object, &self.store)?;
             bytes += object.len;
         }
-        self.sync()?;
+        self.store.sync_names()?;
         self.record(model, &parts, warm)?;
-        self.sync()?;
         Ok(Some(Kept { bytes }))
     }
 
@@ -173,15 +168,21 @@ impl ColdStore {
                 self.store.remove_manifest(*id)?;
             }
             self.store.publish_manifest(manifest)?;
+            self.store.sync_manifest(*id)?;
         }
         for (key, manifest) in parts.identities(warm)? {
             self.store.bind(&key, manifest)?;
+            self.store.sync_identity(key.id())?;
         }
         for (key, object) in &parts.headers {
             self.store.record_derived(key, *object)?;
+            self.store.sync_derived(key.id())?;
         }
+        self.store.sync_names()?;
         let DerivedRecord { key, object } = &model.record;
-        Ok(self.store.record_derived(key, *object)?)
+        self.store.record_derived(key, *object)?;
+        self.store.sync_derived(model.id)?;
+        Ok(self.store.sync_names()?)
     }
 
     /// Brings `model` back into the tensor store `warm`, as far as it is not there. `done` receives the bytes read so far, and all of
@@ -316,14 +317,6 @@ impl ColdStore {
         }
         self.store.collect_records()?;
         Ok(())
-    }
-
-    /// Returns when the disk has everything written so far.
-    fn sync(&self) -> Result<(), ColdError> {
-        let root = self.store.root();
-        let failed = |source: io::Error| IoError::new("sync the file system of", root, source);
-        let directory = File::open(root).map_err(failed)?;
-        Ok(syncfs(&directory).map_err(|errno| failed(errno.into()))?)
     }
 
     /// The model pulled from `source_name`, by the word of the first of these domains that has one.
