@@ -315,6 +315,10 @@ impl ColdStore {
                 tracing::debug!(object = %entry.object.id, "an object of the cold tier is in use");
             }
         }
+        // Files that a power cut left short, whose places others took.
+        for entry in self.store.quarantined()?.objects {
+            self.store.remove_quarantined(&entry.object)?;
+        }
         self.store.collect_records()?;
         Ok(())
     }
@@ -332,6 +336,7 @@ impl ColdStore {
         for (key, domain) in key.iter().cycle().zip(domains) {
             let id = key.clone().in_domain(*domain).id();
             if let Some(record) = self.store.derived_record(id)? {
+                // Its restore is a use.
                 let last_used = SystemTime::now();
                 return Ok(Some(ListedModel {
                     id,

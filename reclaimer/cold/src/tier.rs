@@ -1,6 +1,8 @@
 //! The cold tier of a node: a cold store for each tensor store, on one disk of which they have a share.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{HashMap, HashSet};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -78,35 +80,17 @@ impl ColdTier {
     }
 
     fn member(&mut self, name: &str) -> Result<&mut Member, ColdError> {
-        if !self.stores.contains_key(name) {
-            self.make_directory()?;
-            let member = Member {
-                cold: ColdStore::open(&self.directory.join(name))?,
-                scan: ModelScan::default(),
-                skipped: HashMap::new(),
-            };
-            self.stores.insert(name.to_owned(), member);
+        match self.stores.entry(name.to_owned()) {
+            Entry::Occupied(member) => Ok(member.into_mut()),
+            Entry::Vacant(place) => {
+                make_directory(&self.directory)?;
+                Ok(place.insert(Member {
+                    cold: ColdStore::open(&self.directory.join(name))?,
+                    scan: ModelScan::default(),
+                    skipped: HashMap::new(),
+                }))
+            }
         }
-        let missing = || ColdError::NotWritable {
-            path: self.directory.clone(),
-        };
-        self.stores.get_mut(name).ok_or_else(missing)
-    }
-
-    /// Makes the directory where it is missing. What is in it is for no other user.
-    fn make_directory(&self) -> Result<(), ColdError> {
-        let made = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.directory);
-        let failed = |source| {
-            IoError::new(
-                "make the directory of the cold tier",
-                &self.directory,
-                source,
-            )
-        };
-        Ok(made.map_err(failed)?)
     }
 
     /// Keeps the models of the tensor store `name` that the disk does not have, and notes which of the others were used. `keep_on` is
@@ -139,7 +123,7 @@ impl ColdTier {
             }
         }
         member.skipped.retain(|id, _| listed.contains(id));
-        new.sort_by_key(|model| std::cmp::Reverse(model.last_used));
+        new.sort_by_key(|model| Reverse(model.last_used));
         let mut kept = Vec::new();
         for model in new {
             if !keep_on() {
@@ -217,8 +201,8 @@ impl ColdTier {
         Ok(is_free && used + bytes <= self.limits.bytes)
     }
 
-    /// Removes the least recently used model of the store with the most bytes, if `model` was used later. Returns false if it removed
-    /// nothing.
+    /// Removes what no model needs of the store with the most bytes, or else its least recently used model, if `model` was used later.
+    /// Returns false if it removed nothing.
     fn remove_before(&mut self, model: &ListedModel) -> Result<bool, ColdError> {
         let mut largest: Option<(u64, &mut ColdStore)> = None;
         for member in self.stores.values_mut() {
@@ -230,15 +214,19 @@ impl ColdTier {
         let Some((before, cold)) = largest else {
             return Ok(false);
         };
-        let oldest = cold.models()?.pop();
-        if let Some(oldest) = oldest.filter(|oldest| oldest.last_used < model.last_used) {
-            let directory = cold.store().root().display();
-            tracing::info!(store = %directory, "a model leaves the cold tier for one used later");
-            cold.remove(&oldest)?;
+        // First what damaged and unfinished models left.
+        cold.collect()?;
+        if cold.bytes()? < before {
             return Ok(true);
         }
-        cold.collect()?;
-        Ok(cold.bytes()? < before)
+        let oldest = cold.models()?.pop();
+        let Some(oldest) = oldest.filter(|oldest| oldest.last_used < model.last_used) else {
+            return Ok(false);
+        };
+        let directory = cold.store().root().display();
+        tracing::info!(store = %directory, "a model leaves the cold tier for one used later");
+        cold.remove(&oldest)?;
+        Ok(true)
     }
 
     /// Removes the models of a tensor store whose tenant is gone.
@@ -246,10 +234,11 @@ impl ColdTier {
     /// # Errors
     /// When a file cannot be removed.
     pub fn forget(&mut self, name: &str) -> std::io::Result<()> {
-        if self.stores.remove(name).is_none() {
-            return Ok(());
+        self.stores.remove(name);
+        match std::fs::remove_dir_all(self.directory.join(name)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
         }
-        std::fs::remove_dir_all(self.directory.join(name))
     }
 
     /// Use of the disk by store.
@@ -262,4 +251,11 @@ impl ColdTier {
         });
         usage.collect()
     }
+}
+
+/// Makes the directory of the tier where it is missing. Its content is for no other user.
+fn make_directory(path: &Path) -> Result<(), ColdError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let failed = |source| IoError::new("make the directory of the cold tier", path, source);
+    Ok(made.map_err(failed)?)
 }

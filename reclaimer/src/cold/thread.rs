@@ -257,6 +257,7 @@ impl<O: ColdObserver> Keeper<O> {
                 let room = |bytes, files| has_free_room(warm, &self.policy, bytes, files);
                 let restored = cold.restore(&model, &warm.store, &room, &|_, _| ());
                 note(&name, &restored, &self.observer);
+                self.is_changed |= restored.is_err();
             }
             warm.is_new = false;
         }

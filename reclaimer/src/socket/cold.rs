@@ -9,7 +9,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::connection::{Client, Next};
 use super::frames::{Ended, Frames};
 use crate::cold::RestoreStage;
-use tetris_wire::daemon::ErrorCode;
 
 /// Time between two messages about how far a model is.
 const TELL: Duration = Duration::from_millis(500);
@@ -62,12 +61,7 @@ impl Client {
                     sent = stage;
                     frames.send(&message.encode()).await?;
                 }
-                early = frames.disturbed() => return if early {
-                    let text = "one request at a time: wait for the answer".to_owned();
-                    Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
-                } else {
-                    Err(Ended::Closed)
-                },
+                early = frames.disturbed() => return self.interrupted(early),
             }
         }
     }

@@ -193,6 +193,15 @@ impl Client {
         Message::Error { code, text }
     }
 
+    /// The end of a request during which the client hung up, or, `early`, sent another.
+    pub(super) fn interrupted(&self, early: bool) -> Result<(Message, Next), Ended> {
+        if !early {
+            return Err(Ended::Closed);
+        }
+        let text = "one request at a time: wait for the answer".to_owned();
+        Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
+    }
+
     async fn make_room(
         &self,
         frames: &Frames,
@@ -217,12 +226,7 @@ impl Client {
         tokio::select! {
             answered = timeout(self.answer, asked) => Ok(self.answered(answered.ok().flatten())),
             // No one waits for the answer any more, and its maker can see so.
-            early = frames.disturbed() => if early {
-                let text = "one request at a time: wait for the answer".to_owned();
-                Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
-            } else {
-                Err(Ended::Closed)
-            },
+            early = frames.disturbed() => self.interrupted(early),
         }
     }
 

@@ -81,12 +81,7 @@ impl Client {
                 _ = tick.tick() => if let Some(message) = progress(&ticket.stage(), &mut told) {
                     frames.send(&message.encode()).await?;
                 },
-                early = frames.disturbed() => return if early {
-                    let text = "one request at a time: wait for the answer".to_owned();
-                    Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
-                } else {
-                    Err(Ended::Closed)
-                },
+                early = frames.disturbed() => return self.interrupted(early),
             }
         }
     }

@@ -54,12 +54,7 @@ impl Client {
         };
         let order = tokio::select! {
             order = keeper.report(report) => order,
-            early = frames.disturbed() => return if early {
-                let text = "one request at a time: wait for the answer".to_owned();
-                Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
-            } else {
-                Err(Ended::Closed)
-            },
+            early = frames.disturbed() => return self.interrupted(early),
         };
         let order = match order {
             None => return Ok((Message::ModelNoted, Next::Another)),

@@ -87,6 +87,23 @@ fn files_that_a_power_cut_left_short_or_empty_restore_nothing_wrong() {
 }
 
 #[test]
+fn a_short_file_gives_its_place_to_the_object_and_goes() {
+    let (node, _, weights) = kept();
+    let mut cold = node.cold();
+    change(&cold.store().object_path(&weights), |content| {
+        content.truncate(1000);
+    });
+    let model = node.pull("hf://org/a", &[("w.gguf", &bytes(1, 5_000_000))]);
+    cold.keep(&model, &node.warm, &|| true).unwrap();
+    cold.collect().unwrap();
+    assert_eq!(cold.store().quarantined().unwrap().objects, []);
+    let node = node.restarted();
+    node.cold()
+        .restore(&model, &node.warm, &any_room, &|_, _| ())
+        .unwrap();
+}
+
+#[test]
 fn damaged_identities_take_nothing_else_away() {
     let (node, model, weights) = kept();
     let cold = node.cold();

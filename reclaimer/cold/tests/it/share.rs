@@ -87,6 +87,23 @@ fn a_new_revision_takes_the_place_of_the_one_before() {
 }
 
 #[test]
+fn what_a_damaged_model_left_goes_before_a_model_does() {
+    let node = Node::new();
+    let mut tier = node.tier(2_300_000);
+    let intact = pull(&node, "hf://org/intact", 1, 50);
+    let damaged = pull(&node, "hf://org/damaged", 2, 20);
+    tier.keep_models("default", &node.warm, &|| true).unwrap();
+    set_cold_age(&mut tier, "default", &intact, 50);
+    let cold = tier.open("default").unwrap();
+    cold.store().remove_derived(damaged.id).unwrap();
+    node.warm.remove_derived(damaged.id).unwrap();
+    let new = pull(&node, "hf://org/new", 3, 1);
+    tier.keep_models("default", &node.warm, &|| true).unwrap();
+    let present = [&intact, &damaged, &new].map(|model| has(&mut tier, "default", model));
+    assert_eq!(present, [true, false, true]);
+}
+
+#[test]
 fn a_use_in_memory_counts_on_the_disk() {
     let node = Node::new();
     let mut tier = node.tier(1 << 30);
