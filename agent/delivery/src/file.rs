@@ -1,24 +1,20 @@
 //! The pull of one file: recognized, completed, or read.
 
-use std::convert::Infallible;
 use std::ops::Range;
-use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use tetris_folder::{FolderTable, TableFile, find_header};
+use tetris_folder::{FolderTable, find_header};
 use tetris_loader::header::{Header, HeaderError, LENGTH_FIELD_LEN, MAX_HEADER_LEN};
 use tetris_loader::sidecar::Sidecar;
-use tetris_loader::{
-    Job, MapLimit, ModelBytes, PlannedFile, StoredFile, jobs_of_manifest, map_objects,
-};
+use tetris_loader::{Job, MapLimit, ModelBytes, PlannedFile, jobs_of_manifest, map_objects};
 use tetris_store_layout::{
-    Access, CreationLock, Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind,
-    Mapping, ObjectId, ObjectRef, PublishOutcome, Published, Store,
+    Access, Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Mapping, ObjectId,
+    ObjectRef, Published, Store,
 };
 use tokio::runtime::Handle;
 
 use crate::checksum::Promise;
-use crate::destination::{Destination, brokered};
+use crate::destination::Destination;
 use crate::error::PullError;
 use crate::fetch::Fetcher;
 use crate::journal::Journal;
@@ -27,7 +23,8 @@ use crate::memory::FetchedParts;
 use crate::objects::{ObjectFetch, ObjectsError, WantedObject, changed};
 use crate::options::PullOptions;
 use crate::peers::Peers;
-use crate::report::{FileReport, KnownBy};
+use crate::pulled_file::{PulledFile, Unbound, broken_promise, stored};
+use crate::report::KnownBy;
 
 /// Part of a file fetched for its header, which has some 120 bytes for each tensor. Longer ones take a second request.
 const FRONT: u64 = 64 << 10;
@@ -48,26 +45,6 @@ pub(crate) struct FilePull<'a> {
     /// Nodes that may know a file's manifest.
     pub(crate) peers: Option<&'a Peers>,
     pub(crate) options: &'a PullOptions,
-}
-
-/// A file whose objects are in the store and mapped.
-pub(crate) struct PulledFile {
-    pub(crate) report: FileReport,
-    pub(crate) objects: Vec<Mapping>,
-    /// First bytes of a safetensors file, up to its tensors; empty for other files.
-    pub(crate) header: Vec<u8>,
-    /// Work left before the file counts as known.
-    pub(crate) unbound: Option<Unbound>,
-    /// Others that pull this file wait until it is bound.
-    lock: Option<CreationLock>,
-}
-
-/// Content to be proved, and then bound to the file's identities.
-pub(crate) struct Unbound {
-    manifest: Manifest,
-    new: Vec<ObjectRef>,
-    /// Offsets and lengths of the ranges that the journal has notes about.
-    noted: Vec<(u64, u64)>,
 }
 
 /// The objects of a manifest, which are all there.
@@ -475,142 +452,6 @@ impl FilePull<'_> {
     }
 }
 
-impl PulledFile {
-    /// A file without bytes.
-    pub(crate) fn empty(file: &RemoteFile) -> Self {
-        pulled(file, KnownBy::Reading, None, 0)
-    }
-
-    /// A file whose planned objects were made by reading it.
-    pub(crate) fn read(file: &RemoteFile, planned: PlannedFile, objects: Vec<Published>) -> Self {
-        let refs: Vec<ObjectRef> = objects.iter().map(|object| object.object).collect();
-        let new = objects
-            .iter()
-            .filter(|object| object.outcome == PublishOutcome::New);
-        let new: Vec<ObjectRef> = new.map(|object| object.object).collect();
-        let (manifest, header) = planned.into_manifest(&refs);
-        let mut read = pulled(file, KnownBy::Reading, Some(manifest.id()), file.size);
-        read.report.objects = refs.len();
-        read.report.new_objects = new.len();
-        read.objects = objects.into_iter().map(|object| object.mapping).collect();
-        read.header = header;
-        read.unbound = Some(Unbound {
-            manifest,
-            new,
-            noted: Vec::new(),
-        });
-        read
-    }
-
-    /// A file with a known manifest, all of whose objects are mapped.
-    pub(crate) fn known(
-        file: &RemoteFile,
-        manifest: Option<ManifestId>,
-        header: Vec<u8>,
-        objects: Vec<Mapping>,
-    ) -> Self {
-        let mut known = pulled(file, KnownBy::Version, manifest, 0);
-        known.report.objects = objects.len();
-        known.header = header;
-        known.objects = objects;
-        known
-    }
-
-    /// Returns true if the manifest is the one that the header and the objects make: the digest of a file does not cover
-    /// the names that a manifest gives its tensors.
-    fn is_planned(&self, threads: usize) -> bool {
-        let Some(Unbound { manifest, .. }) = &self.unbound else {
-            return false;
-        };
-        let stored = stored(&self.report.file, &self.header, manifest, &self.objects);
-        let size = manifest.source_size;
-        let Ok(header) = Header::parse(&self.header, size) else {
-            return false;
-        };
-        let raw = self.header.clone();
-        let Ok(planned) = PlannedFile::of_header(header, raw, size, &stored, threads) else {
-            return false;
-        };
-        let refs: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
-        planned.into_manifest(&refs).0.id() == manifest.id()
-    }
-
-    /// Removes the objects that were new.
-    pub(crate) fn discard(mut self, store: &Store) {
-        self.objects.clear();
-        for object in self.unbound.iter().flat_map(|unbound| &unbound.new) {
-            // What others map stays, and goes as any object that no one needs.
-            let _may_stay = store.reclaim(object);
-        }
-    }
-
-    /// The file in the list of a folder.
-    pub(crate) fn entry(&self) -> TableFile {
-        let file = &self.report.file;
-        let modified = file
-            .modified
-            .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        TableFile {
-            path: file.path.clone(),
-            size: file.size,
-            modified: modified.map_or(0, |since| since.as_secs()),
-            manifest: self.report.manifest,
-            version: file.source_digest().map(Digest),
-            header: (!self.header.is_empty()).then(|| ObjectId::of(&self.header)),
-        }
-    }
-
-    /// Proves that the content has the digest that the source promises, and binds the file's identities
-    /// to it. Of a file with another digest nothing is left.
-    pub(crate) fn bind(mut self, destination: Destination<'_>) -> Result<Self, PullError> {
-        let Some(unbound) = self.unbound.take() else {
-            return Ok(self);
-        };
-        let (file, store) = (self.report.file.clone(), destination.store);
-        let forget = || {
-            let journal = Journal::of(&file, destination);
-            for &(at, len) in &unbound.noted {
-                journal.remove(at, len);
-            }
-        };
-        // A daemon proves the digest itself.
-        let is_proved = self.report.known_by != KnownBy::Reading
-            || (destination.publisher.is_some() && file.sha256.is_some());
-        let stored = stored(&file, &self.header, &unbound.manifest, &self.objects);
-        if let Some(error) = (!is_proved)
-            .then(|| broken_promise(&file, &stored))
-            .flatten()
-        {
-            forget();
-            self.unbound = Some(unbound);
-            self.discard(store);
-            return Err(error);
-        }
-        if let Some(publisher) = destination.publisher {
-            if unbound.manifest.objects.is_empty() {
-                self.report.manifest = None;
-                return Ok(self);
-            }
-            let assembled = publisher.assemble(&unbound.manifest, &self.header, file.sha256);
-            assembled.map_err(|source| brokered(&file.address, source))?;
-            self.lock = None;
-            return Ok(self);
-        }
-        if unbound.manifest.objects.is_empty() {
-            self.report.manifest = None;
-            return Ok(self);
-        }
-        let id = store.publish_manifest(&unbound.manifest)?;
-        for key in file.keys() {
-            store.bind(&key, id)?;
-        }
-        // The manifest names the objects from now on.
-        forget();
-        self.lock = None;
-        Ok(self)
-    }
-}
-
 /// The header that begins a file.
 pub(crate) fn parse_header(raw: &[u8], file: &RemoteFile) -> Result<Header, PullError> {
     let header = Header::parse(raw, file.size).map_err(|source| HeaderError::Invalid {
@@ -627,59 +468,6 @@ fn filled<T>(places: Vec<Option<T>>, others: impl IntoIterator<Item = T>) -> Vec
     places
         .filter_map(|place| place.or_else(|| others.next()))
         .collect()
-}
-
-fn stored<'a>(
-    file: &'a RemoteFile,
-    header: &'a [u8],
-    manifest: &'a Manifest,
-    objects: &'a [Mapping],
-) -> StoredFile<'a> {
-    StoredFile {
-        path: Path::new(&file.address),
-        header,
-        manifest,
-        objects,
-    }
-}
-
-/// The error of stored bytes other than the source promises, by its digest or else its checksum.
-fn broken_promise(file: &RemoteFile, stored: &StoredFile<'_>) -> Option<PullError> {
-    let (expected, computed) = if let Some(expected) = file.sha256 {
-        let Ok(computed) = stored.sha256(|_| Ok::<_, Infallible>(()));
-        let shown = |digest| format!("SHA-256 {}", Digest(digest));
-        (shown(expected), shown(computed))
-    } else {
-        let expected = file.checksum?;
-        (expected.to_string(), expected.over(stored).to_string())
-    };
-    (computed != expected).then(|| PullError::Digest {
-        address: file.address.clone(),
-        expected,
-        found: computed,
-    })
-}
-
-fn pulled(
-    file: &RemoteFile,
-    known_by: KnownBy,
-    manifest: Option<ManifestId>,
-    fetched: u64,
-) -> PulledFile {
-    PulledFile {
-        report: FileReport {
-            file: file.clone(),
-            known_by,
-            manifest,
-            fetched,
-            objects: 0,
-            new_objects: 0,
-        },
-        objects: Vec::new(),
-        header: Vec::new(),
-        unbound: None,
-        lock: None,
-    }
 }
 
 fn other_bytes(file: &RemoteFile) -> PullError {

@@ -34,6 +34,7 @@ mod origin;
 mod pace;
 mod peers;
 mod pull;
+mod pulled_file;
 mod push;
 mod report;
 mod selection;

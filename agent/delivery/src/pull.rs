@@ -13,12 +13,13 @@ use crate::archive::{ArchivePull, Unpacked};
 use crate::destination::Destination;
 use crate::error::PullError;
 use crate::fetch::Fetcher;
-use crate::file::{FilePull, PulledFile};
+use crate::file::FilePull;
 use crate::listing::{Listing, RemoteFile};
 use crate::name::SourceName;
 use crate::options::PullOptions;
 use crate::origin::Origin;
 use crate::peers::Peers;
+use crate::pulled_file::PulledFile;
 use crate::report::PullReport;
 use crate::selection::{SIDECAR, Selection};
 

@@ -8,13 +8,14 @@ use tetris_store_layout::{Access, ManifestId, ManifestKind, Mapping, ObjectRef};
 
 use crate::destination::Destination;
 use crate::error::PullError;
-use crate::file::{FilePull, MAX_SIDECAR, PulledFile};
+use crate::file::{FilePull, MAX_SIDECAR};
 use crate::listing::RemoteFile;
 use crate::name::SourceName;
 use crate::objects::changed;
 use crate::options::PullOptions;
 use crate::origin::SmallFile;
 use crate::pull::{ModelPull, with_listing};
+use crate::pulled_file::PulledFile;
 use crate::selection::SIDECAR;
 
 /// A sidecar at a source.

@@ -11,9 +11,10 @@ use tetris_store_layout::{ManifestKind, Published, segment_count};
 use super::unreadable;
 use crate::destination::Destination;
 use crate::error::PullError;
-use crate::file::{PulledFile, parse_header};
+use crate::file::parse_header;
 use crate::listing::RemoteFile;
 use crate::objects::{Writing, changed};
+use crate::pulled_file::PulledFile;
 
 /// Bytes read at a time.
 const PIECE: u64 = 256 << 10;

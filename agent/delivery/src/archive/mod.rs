@@ -25,8 +25,9 @@ use self::reader::{Inflated, SentBytes};
 use self::table::{ArchiveTable, ArchivedFile};
 use self::tree::{Layer, LayerFile, Tree, below, resolve};
 use crate::error::{PullError, chain};
-use crate::file::{FilePull, PulledFile};
+use crate::file::FilePull;
 use crate::listing::{Archive, Listing, RemoteFile, require_plain};
+use crate::pulled_file::PulledFile;
 use crate::selection::{is_safetensors, selects};
 
 /// Longest wait for another process that reads the same archive.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Unpacked;
 use super::table::{ArchiveTable, ArchivedFile};
 use crate::error::PullError;
-use crate::file::PulledFile;
 use crate::listing::RemoteFile;
 use crate::options::PullOptions;
+use crate::pulled_file::PulledFile;
 use crate::selection::{is_safetensors, selects};
 
 /// Most links on the way to a file.
